@@ -6,7 +6,6 @@
 
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -31,17 +30,6 @@ static inline sfp_source *open_part(const sfp__source_kind *kind, const char *na
 static inline sfp_source *open_source(const sfp__source_kind *kind, const char *name)
 {
     return open_part(kind, name, false);
-}
-
-/* Opens PATH with each allocation failing in turn. Each failure must be reported and leave no source. Then opens it, and
- * checks that there were more than `min_failures` failures. */
-static inline sfp_source *open_tortured(const sfp__source_kind *kind, const char *path, bool test, long min_failures)
-{
-    const sfp__source_options opt = {.test = test};
-    sfp_source *s = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, alloc_err), !s) > min_failures);
-    assert_non_null(s);
-    return keep_source(s);
 }
 
 /* Checks that opening fails with this status and a message that contains both texts. */

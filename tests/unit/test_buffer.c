@@ -3,7 +3,6 @@
 #include "buffer/buffer.h"
 
 #include "buffer_batch.h"
-#include "failing_alloc.h"
 #include "test.h"
 
 TEST(defaults_are_those_of_the_paper)
@@ -423,13 +422,4 @@ TEST(ten_thousand_updates_keep_the_budget_and_allocate_nothing)
         assert_int_equal(sfp__mem_count(), before);
         assert_int_equal(b->filled, (*method)->keeps_nothing ? 0 : M);
     }
-}
-
-TEST(every_failed_allocation_is_reported_and_leaks_nothing)
-{
-    sfp__buffer_options opt = sfp__buffer_options_defaults();
-    opt.dim = 8;
-    opt.image_bytes = 12;
-    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, alloc_err), !b) >= 2);
 }

@@ -4,7 +4,6 @@
 #include "io/json_write.h"
 #include "io/lines.h"
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -167,16 +166,4 @@ TEST(class_names_are_lines)
     assert_string_equal(names.s[0], "tench");
     assert_string_equal(names.s[2], "");
     assert_string_equal(names.s[3], "last");
-}
-
-TEST(every_failed_allocation_of_a_list_is_reported)
-{
-    put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
-    const char *path = in_directory("list.csv");
-    sfp__filelist l = {0};
-    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
-    assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, alloc_err), (sfp__filelist_done(&l), true)) > 0);
-    assert_int_equal(l.count, 2);
-    sfp__filelist_done(&l);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, alloc_err), !names.s) > 0);
 }

@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -204,13 +203,4 @@ TEST(names_without_directory_or_extension_work)
     MUST(sfp__model_config_find(".hidden", NULL, &c, &found, NULL));
     assert_null(found);
     assert_int_equal(chdir(old), 0);
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    put_text("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
-    sfp__model_config c;
-    const char *found = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_directory("net.bin"), NULL, &c, &found, alloc_err), !found) >= 5);
-    sfp__model_config_done(&c);
 }

@@ -1,6 +1,5 @@
 #include "run/run_internal.h"
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -297,11 +296,4 @@ TEST(long_runs_need_neither_flush_nor_allocation)
     for (int i = 0; i <= 2; i++)
         assert_true(stat(name(i), &st) == 0 && st.st_size <= 100000);
     assert_true(stat(name(3), &st) != 0);
-}
-
-TEST(missing_memory_is_reported)
-{
-    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, alloc_err), !e) > 0);
-    assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, alloc_err), true) > 0);
 }

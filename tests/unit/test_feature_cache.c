@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -330,18 +329,4 @@ TEST(a_path_that_is_not_a_directory_is_refused)
     const sfp__feature_cache_options o = {.directory = in_directory("file"), .max_bytes = 1, .width = WIDTH};
     REFUSED(sfp__feature_cache_open(&o, &c, &err), SFP_EINVAL, "file: not a directory, expected the directory of a cache");
     assert_null(c);
-}
-
-TEST(a_cache_that_cannot_be_opened_for_lack_of_memory_leaves_nothing)
-{
-    sfp__feature_cache_close(({
-        sfp__feature_cache *c = open_cache();
-        put_range(c, 0, 2000); /* the index grows while the keys are read */
-        c;
-    }));
-    const sfp__feature_cache_options o = {
-        .directory = in_directory("cache"), .max_bytes = 1 << 30, .context = context, .width = WIDTH};
-    OWNED_PTR(sfp__feature_cache_close) sfp__feature_cache *c = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__feature_cache_open(&o, &c, alloc_err), c == NULL) > 3);
-    assert_int_equal(count(c, 0, 2000), 2000);
 }

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "failing_alloc.h"
 #include "numeric.h"
 #include "test.h"
 
@@ -299,18 +298,4 @@ TEST(bf16_is_close_or_refused_by_name)
         for (int r = 0; r < M; r++)
             check_row(&d, M, r, x, dense, 1.0 / 128);
     }
-}
-
-TEST(without_memory_packing_and_preparing_fail_cleanly)
-{
-    enum { N = 40, K = 24 };
-    sfp__rng rng = sfp__rng_init(8, 0);
-    float *w = normals(&rng, N * K, 1);
-    sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w};
-    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
-    OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, alloc_err), !packed), 1, 98);
-    assert_non_null(packed);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, alloc_err), !op), 1, 98);
-    assert_non_null(op);
 }

@@ -3,7 +3,6 @@
 #include "test.h"
 #include "test_image_encode.h"
 
-#include "failing_alloc.h"
 
 #define W 45
 #define H 31
@@ -129,12 +128,4 @@ TEST(a_jpeg_with_too_many_scans_is_refused)
         memcpy(bomb.bytes + end + i * body, b.bytes + start, body);
     memcpy(bomb.bytes + end + times * body, b.bytes + end, b.size - end);
     REFUSED(decode(bomb.bytes, bomb.size, &err), SFP_ELIMIT, "JPEG has more than 500 scans");
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    for (int i = 0; i < KINDS; i++) {
-        const blob *file = &kinds[i].file;
-        assert_in_range(FAIL_EACH_ALLOCATION(decode(file->bytes, file->size, alloc_err), true), 1, 20);
-    }
 }

@@ -1,6 +1,5 @@
 /* States loaded for inference: predictions have the same bytes as those of the learner that saved them, settings are read from
  * the file, and mismatches are reported by name. */
-#include "failing_alloc.h"
 #include "learner_world.h"
 #include "test.h"
 
@@ -387,11 +386,4 @@ TEST(another_backbone_is_refused_by_name)
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
     sfp__learner_free(save_method("ncm", 1, false));
     refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
-}
-
-TEST(every_failed_allocation_is_reported)
-{
-    save_fingerprints();
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, in_directory("s"), 0, &p, alloc_err), !p) > 30);
 }

@@ -2,7 +2,6 @@
 #include "learner/heads/head.h"
 #include "learner/heads/novelty.h"
 
-#include "failing_alloc.h"
 #include "numeric.h"
 #include "test.h"
 

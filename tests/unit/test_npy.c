@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -185,15 +184,4 @@ TEST(paths_that_are_not_files_fail_cleanly)
     REFUSED(sfp__npy_open(directory, &npy, &err), SFP_EINVAL, "is a directory");
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    uint8_t data[1] = {5};
-    sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *npy = NULL;
-    (void)unlink(path);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, alloc_err), access(path, F_OK) != 0), 2, 50);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, alloc_err), !npy), 2, 50);
-    sfp__tensor_file_close(NULL);
 }

@@ -2,7 +2,6 @@
 #include "base/settings.h"
 #include "cli/command.h"
 
-#include "failing_alloc.h"
 #include "test.h"
 
 static const char *animal(int i)
@@ -272,19 +271,6 @@ TEST(numbers_are_compared_by_value)
     assert_true(sfp__same_number("0.5", ".50") && sfp__same_number("1e3", "1000") && sfp__same_number("-0", "0"));
     assert_false(sfp__same_number("0.5", "0.51") || sfp__same_number("max", "max") || sfp__same_number("", ""));
     assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* equal as doubles */
-}
-
-static sfp_status init_and_parse(sfp_error *why)
-{
-    const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
-    OWNED_BY(sfp__args_done) sfp__args a = {0};
-    TRY(sfp__args_init(&a, "test", table, ROWS, why));
-    return sfp__args_parse(&a, 4, (char **)(void *)argv, why);
-}
-
-TEST(every_failed_allocation_is_reported)
-{
-    assert_in_range(FAIL_EACH_ALLOCATION(init_and_parse(alloc_err), true), 1, 40);
 }
 
 /* Checks of the tables that the parser does not make: duplicate names, invalid defaults, missing texts. */

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -259,12 +258,6 @@ TEST(every_truncation_is_refused)
             assert_true(err.message[0] != '\0');
         }
     }
-}
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, alloc_err), !p) > 3);
 }
 
 TEST(a_million_integers_take_eight_bytes_each)

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "failing_alloc.h"
 #include "test.h"
 
 enum { MAX_PIECES = 5000, MAX_THREADS = 16 };
@@ -175,12 +174,4 @@ TEST(too_many_threads_are_refused)
     assert_null(p);
     assert_non_null(strstr(err.message, "1024"));
     sfp__thread_pool_free(NULL);
-}
-
-TEST(without_memory_no_pool_is_created)
-{
-    sfp__thread_pool *p = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, alloc_err), !p), 1, 99);
-    assert_non_null(p);
-    sfp__thread_pool_free(p);
 }

@@ -3,7 +3,6 @@
  * test_checkpoint.c and test_inference_state.c. */
 #include "compute/pixels.h"
 #include "compute/vec.h"
-#include "failing_alloc.h"
 #include "test.h"
 #include "test_learner_fixture.h"
 
@@ -81,17 +80,6 @@ TEST(unsupported_options_of_a_kind_are_refused)
     sfp__learner_free(l);
     o = options(&m, (sfp__fp_kind)3, 3);
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
-}
-
-TEST(creation_reports_every_failed_allocation)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
-        sfp__fp_options o = options(&m, (sfp__fp_kind)kind, 3).fp;
-        OWNED_PTR(sfp__fp_free) sfp__fp *fp = NULL;
-        assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, alloc_err), !fp) > 0);
-        assert_non_null(fp);
-    }
 }
 
 /* -------------------------------------------------------------- chosen components */

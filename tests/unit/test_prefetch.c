@@ -4,7 +4,6 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "failing_alloc.h"
 #include "test.h"
 
 enum { DEPTH = 3, MAX_ITEMS = 64 };
@@ -88,13 +87,4 @@ TEST(an_item_out_of_range_is_refused)
     assert_int_equal(sfp__prefetcher_take(a, 6, &wait_seconds, &err), SFP_EINVAL); /* there are only 6 items */
     sfp__prefetcher_free(a);
     sfp__prefetcher_free(NULL);
-}
-
-TEST(without_memory_no_prefetcher_is_created)
-{
-    ring r = {0};
-    const sfp__prefetcher_options o = {.item_name = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
-    sfp__prefetcher *a = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, alloc_err), !a) >= 2);
-    sfp__prefetcher_free(a);
 }

@@ -3,7 +3,6 @@
 
 #include "report/html.h"
 
-#include "failing_alloc.h"
 #include "markup.h"
 #include "run_result.h"
 #include "temp_directory.h"
@@ -372,21 +371,6 @@ TEST(a_single_confusion_is_called_once)
     HOLDS(text, "<b>class 3</b> predicted as <b>class 0</b> 10 times (10.0 %)",
           "<b>class 1</b> predicted as <b>class 2</b> once (1.0 %)");
     assert_null(strstr(text, " 1 times"));
-}
-
-TEST(out_of_memory_is_reported_and_leaves_no_file)
-{
-    uint8_t red[12] = {200};
-    sfp__thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .in_coreset = true};
-    OWNED_BY(sfp__text_done) sfp__text png = {0};
-    uint8_t square[12] = {0};
-    MUST(sfp__image_encode_png("square", &(sfp__image){2, 2, square}, &png, NULL));
-    sfp__thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
-    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .coreset_count = 1, .buffer_count = 1, .buffer = &encoded};
-    OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, alloc_err), access(path, F_OK) != 0) >= 10);
-    assert_int_equal(access(path, F_OK), 0);
-    assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
 }
 
 TEST(numbers_are_written_in_their_shortest_form)

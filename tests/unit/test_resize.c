@@ -2,7 +2,6 @@
 #include "base/rng.h"
 #include "io/image/image.h"
 
-#include "failing_alloc.h"
 #include "test.h"
 
 #include <sys/resource.h>
@@ -236,18 +235,4 @@ TEST(impossible_sizes_are_refused)
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);
     assert_true(out.width == 7 && out.rgb == NULL);
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    sfp__image im = make(31, 29, false);
-    const sfp__resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
-    for (int i = 0; i < 2; i++) {
-        OWNED_BY(sfp__image_done) sfp__image out = {0};
-        assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, alloc_err), !out.rgb), 4, 50);
-    }
-    OWNED_BY(sfp__image_done) sfp__image out = {0};
-    sfp__resize_in_pieces(0);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 2, SFP_RESIZE_SQUASH, &out, alloc_err), !out.rgb), 5, 50);
-    sfp__resize_in_pieces(16 << 20);
 }

@@ -1,6 +1,5 @@
 #include "results/result.h"
 
-#include "failing_alloc.h"
 #include "run_result.h"
 #include "temp_directory.h"
 #include "test.h"
@@ -262,20 +261,6 @@ TEST(damaged_text_is_refused_or_read_without_harm)
             sfp__result_done(&back);
         good[i] = kept;
     }
-    sfp__result_done(&r);
-}
-
-TEST(out_of_memory_is_reported_and_leaks_nothing)
-{
-    sfp_result r = result_make(2, 3), back, fresh;
-    char *good = result_text(&r), *text = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_parse("r", good, strlen(good), &back, alloc_err), true) >= 20);
-    sfp__result_done(&back);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_text(&r, false, &text, alloc_err), !text) > 0);
-    sfp__free(text);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, alloc_err), true) > 0);
-    sfp__result_done(&fresh);
-    sfp__result_done(&fresh); /* a second call is harmless */
     sfp__result_done(&r);
 }
 

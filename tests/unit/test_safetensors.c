@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -215,12 +214,4 @@ TEST(paths_that_are_not_files_fail_cleanly)
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EFORMAT, "is empty");
     assert_int_equal(sfp__safetensors_open("/dev/zero", &st, &err), SFP_EINVAL);
     assert_null(st);
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, alloc_err), !st), 4, 99);
-    sfp__tensor_file_close(NULL);
 }

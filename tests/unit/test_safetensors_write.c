@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "temp_directory.h"
 #include "test.h"
 
@@ -181,15 +180,4 @@ TEST(a_leftover_of_a_killed_process_does_not_matter)
     MUST(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL));
     assert_int_equal(unlink(left), 0); /* it belonged to another process: still there */
     check_old_file(9);
-}
-
-TEST(each_failing_allocation_leaves_the_old_file)
-{
-    uint8_t old_data[4] = {1}, new_data[4] = {2};
-    sfp__tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
-    sfp__meta meta = {"k", "v"};
-    MUST(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL));
-    long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, alloc_err), (check_old_file(1), true));
-    assert_in_range(failures, 3, 99);
-    check_old_file(2);
 }

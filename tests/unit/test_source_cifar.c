@@ -175,9 +175,3 @@ TEST(damage_is_reported)
     put_text("p/data_batch_1.png", "not a png, but long enough for a header");
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png", "not a PNG");
 }
-
-TEST(every_allocation_may_fail)
-{
-    put_binary("d/data_batch_1.bin", 1, "11", 0);
-    (void)open_tortured(kind, in_directory("d"), false, 5);
-}

@@ -137,10 +137,3 @@ TEST(broken_lists_are_refused_with_their_file)
                    {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"});
     check_refused_part(&sfp__source_clear10, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
 }
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    PUT_TEXTS({NAMES, "cat\ndog"}, {META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}"},
-              {"c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}"});
-    (void)open_tortured(&sfp__source_clear10, in_directory("c"), false, 15);
-}

@@ -185,14 +185,3 @@ TEST(directories_without_images_are_refused)
     put_text("c/s3/o1/x.png", "x");
     check_refused(kind, "c", SFP_EFORMAT, "training part of CORe50 has no images", "sX/oY");
 }
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    put_pickles(PATHS, LUP, LABELS);
-    put_text("c/s1/o1/x.png", "x");
-    for (int directories = 0; directories < 2; directories++) {
-        (void)open_tortured(kind, in_directory("c"), false, 10);
-        if (!directories)
-            remove_pickles();
-    }
-}

@@ -873,12 +873,3 @@ TEST(a_path_that_is_not_a_directory_is_refused)
     check_refused(&sfp__source_dir, "file", SFP_ENOTFOUND, "file", "not a directory");
     check_refused(&sfp__source_dir, "w", SFP_EFORMAT, "classes.txt:2", "twice");
 }
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    put_text("w/cat/1.jpg", "1");
-    put_text("w/dog/1.jpg", "2");
-    assert_int_equal(symlink("dog", in_directory("w/link")), 0);
-    sfp_source *s = open_tortured(&sfp__source_dir, in_directory("w"), false, 20);
-    CHECK_NEXT(s, {"cat", "1"}, {"dog", "2"});
-}

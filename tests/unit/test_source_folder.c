@@ -168,12 +168,6 @@ TEST(an_image_that_cannot_be_read_is_named)
     check_bytes(s, 2, "x", 1);
 }
 
-TEST(every_allocation_may_fail)
-{
-    PUT_TEXTS({"d/x/a/1.jpg", "1"}, {"d/y/b/2.jpg", "2"}, {"d/y/loose.jpg", "2"}, {"d/note.txt", "2"});
-    (void)open_tortured(kind, in_directory("d"), false, 8);
-}
-
 TEST(numbers_in_names_compare_as_numbers)
 {
     static const char *const sorted[] = {"",  "1",    "01",    "2",   "10", "99999999999999999999", "100000000000000000000",

@@ -201,12 +201,6 @@ TEST(a_small_file_that_unpacks_to_a_large_one_is_refused)
                   "expected at most 100 times its size");
 }
 
-TEST(every_allocation_may_fail)
-{
-    put_part("d", "01");
-    (void)open_tortured(kind, in_directory("d"), false, 5);
-}
-
 TEST(debians_fashion_mnist_is_read)
 {
     sfp_source *s = NULL;

@@ -156,12 +156,6 @@ TEST(a_record_that_steps_over_the_limit_is_refused)
     refused_around_the_limit("\"\"\"", 3, true, "follows a quoted field");
 }
 
-TEST(every_allocation_may_fail)
-{
-    put_text("m.csv", "path,label,domain\na.jpg,cat,x\nb.jpg,dog,y\n");
-    (void)open_tortured(kind, in_directory("m.csv"), false, 8);
-}
-
 /* The bound is generous, because a sanitised build on a busy machine is far slower. It detects a stat() per line or quadratic
  * time. */
 TEST(a_hundred_thousand_lines_open_at_once)

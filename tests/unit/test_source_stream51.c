@@ -187,10 +187,3 @@ TEST(broken_lists_are_refused_with_file_and_row)
     put_text("s/gone.jpg", "");
     check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");
 }
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    make_replica(1);
-    for (int test = 0; test < 2; test++)
-        (void)open_tortured(kind, in_directory("s"), test, 20);
-}

@@ -249,8 +249,3 @@ TEST(malformed_numbers_are_refused)
         assert_null(s);
     }
 }
-
-TEST(a_failed_allocation_leaves_nothing_behind)
-{
-    (void)open_tortured(&sfp__source_synthetic, "10", false, 5);
-}

@@ -272,12 +272,6 @@ TEST(a_compressed_tar_is_refused)
     check_refused(kind, "t.tar", SFP_EUNSUPPORTED, "t.tar: archive is compressed (gzip)", "stdin");
 }
 
-TEST(every_allocation_may_fail)
-{
-    three_samples("t.tar");
-    (void)open_tortured(kind, in_directory("t.tar"), false, 8);
-}
-
 /* -------------------------------------------------------------------- stdin */
 
 static sfp_source *open_fd(int fd, const char *classes)

@@ -415,24 +415,3 @@ TEST(a_test_set_without_tasks_is_split_by_class)
     b = split_test(&test, &train, &a, NULL, 0);
     assert_true(b.task[0].count == 2 && b.task[1].count == 2);
 }
-
-TEST(every_allocation_may_fail)
-{
-    sfp_record *r = make_records(30, 5);
-    for (int i = 0; i < 30; i++)
-        r[i].task = i % 5 / 2;
-    list_source s = make(r, 30, 5, 3);
-    static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
-    const sfp__stream_order by_class = {.classes = 3, .within = SFP_WITHIN_CLASS, .seed = 1};
-    for (int k = 0; k < 5; k++) {
-        sfp__tasks like = split(&s, specs[k], 3, 1);
-        for (int test = 0; test < 2; test++) {
-            OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
-            long failures =
-                FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, alloc_err)
-                                          : sfp__tasks_create(&s.base, specs[k], &by_class, NULL, &t, alloc_err),
-                                     !t.task);
-            assert_in_range(failures, 6, 300);
-        }
-    }
-}

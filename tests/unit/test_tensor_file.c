@@ -1,7 +1,6 @@
 /* Weight files of all formats, built byte by byte: their tensors are read, and every fault is refused by name. */
 #include "io/tensor/tensor_file.h"
 
-#include "failing_alloc.h"
 #include "test.h"
 #include "zip_make.h"
 
@@ -374,16 +373,4 @@ TEST(an_npz_has_its_arrays_by_name)
     check_refused(z.file, SFP_EFORMAT, "'readme' is not a .npy file");
     z = zip_of("readme", "x", 1, false);
     check_refused(z.file, SFP_EUNSUPPORTED, "neither PyTorch's data.pkl nor .npy");
-}
-
-TEST(each_failing_allocation_is_reported)
-{
-    made program = good_program();
-    for (int deflated = 0; deflated < 2; deflated++) {
-        zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
-        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
-        assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, alloc_err), !f) >=
-                    10);
-        assert_non_null(f);
-    }
 }

@@ -6,7 +6,6 @@
 
 #include <sys/stat.h>
 
-#include "failing_alloc.h"
 #include "numeric.h"
 #include "temp_directory.h"
 #include "test.h"
@@ -594,18 +593,6 @@ TEST(too_many_blocks_are_refused)
 TEST(a_missing_file_is_named)
 {
     check_refused(SFP_ENOTFOUND, weights, NULL);
-}
-
-TEST(loading_without_memory_fails_cleanly)
-{
-    OWNED_PTR(done) checkpoint *p = begin(&sizes);
-    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* the conversion allocates memory */
-    write_file(p);
-    write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
-    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, alloc_err), !v) >= 10);
-    assert_non_null(v);
-    assert_string_equal(v->config.class_names[0], "a");
 }
 
 TEST(above_load_five_the_input_has_half_of_the_patches)
