@@ -94,7 +94,8 @@ check-long: release-tests asan-tests tsan-tests fuzz-tests
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
 
 install: release
-	@cmake --build build/release -j $(JOBS) --target libstreamfp help_files
+	@cmake --preset release >/dev/null
+	@cmake --build build/release -j $(JOBS) --target libstreamfp help_files python_package
 	@scripts/install build/release "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:

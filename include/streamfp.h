@@ -137,10 +137,12 @@ typedef struct sfp_image {
     int32_t width, height; /* RGB, BGR, GREY: in pixels; FEATURES: width, in floats; else ignored */
     uint32_t flags;
     int64_t stride;   /* bytes from one row to the next one below, may be negative; 0: rows follow each other without a gap */
-    const void *data; /* top row, file bytes, path or floats */
+    const void *data; /* first pixel of the top row, file bytes, path or floats */
     size_t bytes;     /* ENCODED: the length of data; else ignored */
     int32_t box[4];   /* left, top, right, bottom of the part to use, in pixels, clipped to the image; all 0: the whole image */
-    uint64_t reserved[2];
+    /* Bytes from one pixel of a row to the next one (0: 3, GREY: 1), and from one colour of a pixel to the next one (0: 1); may be
+     * negative. Planes of colours: pixel_stride 1, channel_stride width * height. RGBA: pixel_stride 4, stride 4 * width. */
+    int64_t pixel_stride, channel_stride;
 } sfp_image;
 
 /* Decodes and resizes an image to rgb (size, size, 3). resize is "squash" or "crop"; NULL: "squash". Thread-safe. */

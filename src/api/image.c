@@ -19,49 +19,85 @@ static bool has_box(const sfp_image *im)
     return im->box[0] || im->box[1] || im->box[2] || im->box[3];
 }
 
+/* Bytes from one pixel of a row to the next one, from one colour of a pixel to the next one, from one row to the next one. */
+static int64_t pixel_step(const sfp_image *im)
+{
+    return im->pixel_stride ? im->pixel_stride : im->format == SFP_IMAGE_GREY ? 1 : 3;
+}
+
+static int64_t channel_step(const sfp_image *im)
+{
+    return im->format == SFP_IMAGE_GREY ? 0 : im->channel_stride ? im->channel_stride : 1;
+}
+
+static int64_t row_step(const sfp_image *im)
+{
+    return im->stride ? im->stride : im->width * (im->format == SFP_IMAGE_GREY ? INT64_C(1) : INT64_C(3));
+}
+
+static sfp_status check_strides(const sfp_image *im, const char *label, sfp_error *err)
+{
+    const struct {
+        const char *name, *unit;
+        int64_t bytes;
+        int count;
+    } strides[] = {{"stride", "rows", im->stride, im->height},
+                   {"pixel_stride", "pixels", im->pixel_stride, im->width},
+                   {"channel_stride", "colours", im->channel_stride, 3}};
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+        int64_t most = INT64_MAX / 4 / strides[i].count; /* so that the sum of all offsets fits */
+        if (strides[i].bytes > most || strides[i].bytes < -most)
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %lld bytes, too many for %d %s", label, strides[i].name,
+                             (long long)strides[i].bytes, strides[i].count, strides[i].unit);
+    }
+    int64_t row = im->width * pixel_step(im);
+    if (!im->pixel_stride && !im->channel_stride && im->stride && im->stride < row && im->stride > -row)
+        return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, expected 0 or at least %lld for %d pixels", label,
+                         (long long)im->stride, (long long)row, im->width);
+    return SFP_OK;
+}
+
 static sfp_status check(const sfp_image *im, const char *label, int formats, sfp_error *err)
 {
-    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3);
     if (im->format < SFP_IMAGE_RGB || im->format > formats)
         return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d to %d", label, im->format, SFP_IMAGE_RGB, formats);
-    if ((im->flags & ~SFP_IMAGE_EXIF) || im->reserved[0] || im->reserved[1]) /* a later version may use them */
-        return sfp__fail(err, SFP_EINVAL, "%s: flags is %u, expected only known ones; reserved members must be 0", label,
-                         im->flags);
+    if (im->flags & ~SFP_IMAGE_EXIF) /* a later version may use them */
+        return sfp__fail(err, SFP_EINVAL, "%s: flags is %u, expected only known ones", label, im->flags);
     if (!im->data)
         return sfp__fail(err, SFP_EINVAL, "%s: data is NULL, expected pixels, file bytes or a path", label);
     if (!has_pixels(im))
         return SFP_OK;
     if (im->width < 1 || im->height < 1)
         return sfp__fail(err, SFP_EINVAL, "%s: size is %d x %d, expected at least 1 x 1", label, im->width, im->height);
-    if (im->stride && im->stride < row && im->stride > -row)
-        return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, expected 0 or at least %lld for %d pixels", label,
-                         (long long)im->stride, (long long)row, im->width);
-    if (im->stride > INT64_MAX / im->height || im->stride < -(INT64_MAX / im->height))
-        return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, too many for %d rows", label, (long long)im->stride,
-                         im->height);
-    return SFP_OK;
+    return check_strides(im, label, err);
 }
 
-static void copy_row(int32_t format, int width, const uint8_t *from, uint8_t *to)
+/* Row y to `to` (width, 3). */
+static void copy_row(const sfp_image *im, int y, uint8_t *to)
 {
-    if (format == SFP_IMAGE_RGB) {
-        memcpy(to, from, 3 * (size_t)width);
+    int64_t pixel = pixel_step(im), channel = channel_step(im);
+    const uint8_t *from = (const uint8_t *)im->data + y * row_step(im);
+    if (im->format == SFP_IMAGE_RGB && pixel == 3 && channel == 1) {
+        memcpy(to, from, 3 * (size_t)im->width);
         return;
     }
-    for (int x = 0; x < width; x++, to += 3) {
-        const uint8_t *p = format == SFP_IMAGE_BGR ? from + 3 * (size_t)x : from + x;
-        to[0] = format == SFP_IMAGE_BGR ? p[2] : p[0];
-        to[1] = format == SFP_IMAGE_BGR ? p[1] : p[0];
-        to[2] = p[0];
+    if (im->format == SFP_IMAGE_BGR) { /* red is the last one */
+        from += 2 * channel;
+        channel = -channel;
+    }
+    for (int x = 0; x < im->width; x++, to += 3) {
+        const uint8_t *red = from + x * pixel;
+        to[0] = red[0];
+        to[1] = red[channel];
+        to[2] = red[2 * channel];
     }
 }
 
 /* To rgb (height, width, 3). */
 static void copy_pixels(const sfp_image *im, uint8_t *rgb)
 {
-    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3), stride = im->stride ? im->stride : row;
     for (int y = 0; y < im->height; y++)
-        copy_row(im->format, im->width, (const uint8_t *)im->data + y * stride, rgb + 3 * (size_t)y * (size_t)im->width);
+        copy_row(im, y, rgb + 3 * (size_t)y * (size_t)im->width);
 }
 
 static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out, sfp_error *err)
@@ -144,11 +180,11 @@ static sfp_status copy_file(const sfp_image *im, const char *label, sfp__raw_ima
 static sfp_status copy_grey(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
 {
     size_t width = (size_t)im->width, height = (size_t)im->height;
-    int64_t stride = im->stride ? im->stride : im->width;
     sfp__image space = {0}; /* three times as many bytes as needed, within the limits of all images */
     TRY(sfp__image_alloc(label, im->width, im->height, sfp__image_options_defaults().max_pixels, &space, err));
     for (int y = 0; y < im->height; y++)
-        memcpy(space.rgb + (size_t)y * width, (const uint8_t *)im->data + y * stride, width);
+        for (int x = 0; x < im->width; x++)
+            space.rgb[(size_t)y * width + (size_t)x] = ((const uint8_t *)im->data)[y * row_step(im) + x * pixel_step(im)];
     *out = (sfp__raw_image){
         .kind = SFP_RAW_IMAGE_GREY, .width = im->width, .height = im->height, .bytes = space.rgb, .size = width * height};
     return SFP_OK;

@@ -23,13 +23,13 @@ static uint8_t *fit(const sfp_image *im, const char *resize)
 
 TEST(the_same_pixels_give_the_same_input_in_every_layout)
 {
-    uint8_t rgb[H][W][3], bgr[H][W][3], wide[H][W * 3 + 5], flipped[H][W][3];
+    uint8_t rgb[H][W][3], bgr[H][W][3], wide[H][W * 3 + 5], flipped[H][W][3], planes[3][H][W], rgba[H][W][4], mirrored[H][W][3];
     draw(rgb);
     memset(wide, 99, sizeof wide);
     for (int y = 0; y < H; y++) {
         for (int x = 0; x < W; x++)
             for (int c = 0; c < 3; c++)
-                bgr[y][x][2 - c] = rgb[y][x][c];
+                bgr[y][x][2 - c] = planes[c][y][x] = rgba[y][x][c] = mirrored[y][W - 1 - x][c] = rgb[y][x][c];
         memcpy(wide[y], rgb[y], sizeof rgb[y]);
         memcpy(flipped[H - 1 - y], rgb[y], sizeof rgb[y]);
     }
@@ -39,6 +39,17 @@ TEST(the_same_pixels_give_the_same_input_in_every_layout)
         {.format = SFP_IMAGE_RGB, .width = W, .height = H, .data = wide, .stride = sizeof wide[0]},
         {.format = SFP_IMAGE_RGB, .width = W, .height = H, .data = flipped[H - 1], .stride = -(int64_t)sizeof flipped[0]},
         {.format = SFP_IMAGE_RGB, .width = W, .height = H, .data = rgb, .box = {0, 0, W, H}},
+        {.width = W, .height = H, .data = planes, .stride = W, .pixel_stride = 1, .channel_stride = W * H},
+        {.format = SFP_IMAGE_BGR,
+         .width = W,
+         .height = H,
+         .data = planes[2],
+         .stride = W,
+         .pixel_stride = 1,
+         .channel_stride = -W * H},
+        {.width = W, .height = H, .data = rgba, .stride = 4 * W, .pixel_stride = 4},
+        {.width = W, .height = H, .data = mirrored[0][W - 1], .pixel_stride = -3},
+        {.width = W, .height = H, .data = &bgr[0][0][2], .channel_stride = -1},
     };
     const uint8_t *first = fit(&images[0], NULL);
     for (size_t i = 1; i < sizeof images / sizeof *images; i++)
@@ -65,7 +76,9 @@ TEST(grey_pixels_are_equal_in_all_channels)
             memset(rgb[y][x], grey[y][x] = (uint8_t)(20 * x + 10 * y), 3);
     const sfp_image a = {.format = SFP_IMAGE_GREY, .width = W, .height = H, .data = grey};
     const sfp_image b = {.format = SFP_IMAGE_RGB, .width = W, .height = H, .data = rgb};
+    const sfp_image red = {.format = SFP_IMAGE_GREY, .width = W, .height = H, .data = rgb, .stride = 3 * W, .pixel_stride = 3};
     assert_memory_equal(fit(&a, NULL), fit(&b, NULL), SIDE * SIDE * 3);
+    assert_memory_equal(fit(&red, NULL), fit(&b, NULL), SIDE * SIDE * 3);
 }
 
 TEST(a_box_uses_only_its_part_and_is_clipped)
@@ -122,7 +135,14 @@ TEST(a_bad_image_is_refused)
         {"huge stride", {.data = rgb, .width = W, .height = H, .stride = INT64_MAX}, SFP_EINVAL, "too many for 6 rows"},
         {"lowest stride", {.data = rgb, .width = W, .height = H, .stride = INT64_MIN}, SFP_EINVAL, "too many for 6 rows"},
         {"unknown flags", {.data = rgb, .width = W, .height = H, .flags = 2}, SFP_EINVAL, "flags is 2"},
-        {"reserved", {.data = rgb, .width = W, .height = H, .reserved = {0, 1}}, SFP_EINVAL, "reserved members must be 0"},
+        {"huge pixel stride",
+         {.data = rgb, .width = W, .height = H, .pixel_stride = INT64_MAX},
+         SFP_EINVAL,
+         "pixel_stride is 9223372036854775807 bytes, too many for 8 pixels"},
+        {"huge channel stride",
+         {.data = rgb, .width = W, .height = H, .channel_stride = INT64_MIN},
+         SFP_EINVAL,
+         "channel_stride is -9223372036854775808 bytes, too many for 3 colours"},
         {"huge", {.data = rgb, .width = 1 << 20, .height = 1 << 20}, SFP_ELIMIT, "pixels"},
         {"box outside", {.data = rgb, .width = W, .height = H, .box = {20, 20, 30, 30}}, SFP_EFORMAT, "lies outside"},
         {"bytes of no image", {.format = SFP_IMAGE_ENCODED, .data = "hello", .bytes = 5}, SFP_EFORMAT, "image"},
