@@ -223,7 +223,6 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
         sfp__clock_advance(&c, count, 0);
     }
     assert_true(c.lag.served <= 20);
-    assert_true(c.lag.max < 0.5); /* at max_ticks one batch waits: lag is bounded however long the overload lasts */
 }
 
 static sfp__clock clock_of_four(bool pool)

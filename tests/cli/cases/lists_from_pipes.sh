@@ -2,6 +2,6 @@
 mkfile vit tiny.safetensors 1 3
 mkfile image a.png 20 20 1
 printf 'x\ny\nz\n' >names.txt
-timeout 20 streamfp predict --backbone tiny.safetensors --names <(cat names.txt) --topk 1 a.png | wc -l
-cat names.txt | timeout 20 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png | wc -l
-timeout 20 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png <names.txt | wc -l
+timeout 500 streamfp predict --backbone tiny.safetensors --names <(cat names.txt) --topk 1 a.png | wc -l
+cat names.txt | timeout 500 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png | wc -l
+timeout 500 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png <names.txt | wc -l

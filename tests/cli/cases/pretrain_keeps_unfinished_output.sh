@@ -17,10 +17,8 @@ ls done
 cp done/checkpoint.safetensors first
 streamfp "${small[@]}" --epochs 100000 --checkpoint-every 0.02 --out done --resume >/dev/null 2>&1 & # continues a finished training
 pid=$!
-for ((i = 0; i < 1000; i++)); do
-    if ! cmp -s first done/checkpoint.safetensors; then break; fi
-    sleep 0.02
-done
+continued() { ! cmp -s first done/checkpoint.safetensors; }
+wait_until continued
 train --epochs 1 --out done
 train --epochs 1 --out done --resume
 { kill -9 $pid && wait $pid; } 2>/dev/null # the shell may report the kill

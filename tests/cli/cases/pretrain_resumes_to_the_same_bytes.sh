@@ -24,7 +24,7 @@ options='--data synthetic:160 --teacher teacher.safetensors --views 2 --img-size
     [ "$before" = "$(sha256sum cut/model.safetensors)" ] && echo unchanged
     # a requested stop writes a checkpoint, too
     streamfp pretrain $options --epochs 100000 --out asked >out 2>err &
-    while [ ! -e asked/checkpoint.safetensors ]; do sleep 0.05; done
+    wait_until [ -e asked/checkpoint.safetensors ]
     kill -TERM $!
     wait $!
     echo "exit $?"

@@ -5,17 +5,12 @@ mkdir -p in/cat
 for i in 1 2 3 4 5; do mkfile image "in/cat/$i.png" 32 32 "$i"; done
 mkfile image in/who.png 32 32 9
 args=(run --data dir:in --batch 4 --threads 1 --out out)
-events() { # N: waits for N timestamps, and until all lines are written
-    for ((i = 0; i < 1000; i++)); do
-        if [ -e out/predictions.jsonl ] && [ "$(wc -l <out/predictions.jsonl)" -ge "$1" ]; then return; fi
-        sleep 0.02
-    done
-    echo "nothing was predicted"
-}
+predictions() { [ "$(wc -l <out/predictions.jsonl)" -ge "$1" ]; }
+learned() { [ "$(grep -o '"offered":\[[^]]*' out/events.jsonl | grep -oE '[0-9]+' | wc -l)" -ge "$1" ]; }
 set -m # a separate job: otherwise a background process ignores SIGINT
 streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!
-events 1
+wait_until predictions 1
 mkdir in/dog
 for i in 1 2 3; do
     mkfile image "in/dog/.$i" 32 32 "1$i"
@@ -23,8 +18,8 @@ for i in 1 2 3; do
 done
 echo 'who.png,dog' >in/labels.csv
 mkfile image in/other.png 32 32 10
-events 2
-sleep 1.5 # after a pause an incomplete batch is processed
+wait_until predictions 2
+wait_until learned 9 # after a pause an incomplete batch is processed
 kill -INT $pid
 wait $pid
 echo "exit $?"

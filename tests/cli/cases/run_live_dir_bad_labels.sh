@@ -24,13 +24,10 @@ late unclosed
 rm in/.end
 printf '1.png,cat\n' >in/labels.csv
 run later >out &
-for ((i = 0; i < 400; i++)); do
-    if [ -e later/predictions.jsonl ]; then break; fi
-    sleep 0.05
-done
+wait_until [ -s later/predictions.jsonl ]
 printf '2.png,\n3.png,dog\n' >>in/labels.csv
 mkfile image in/cat/4.png 20 20 4
-sleep 0.3
+wait_until grep -q cat/4.png later/events.jsonl # the list was read before
 : >in/.end
 wait
 cat out

@@ -11,13 +11,6 @@ put() { # COUNT: unlabelled images
         mv in/.new "$(printf 'in/u%03d.png' $n)"
     done
 }
-wait_until() { # COMMAND...: waits until it succeeds, at most 60 s
-    for ((i = 0; i < 1200; i++)); do
-        if "$@" 2>/dev/null; then return; fi
-        sleep 0.05
-    done
-    echo "never: $*"
-}
 has() { grep -q "\"$2\"" "out/$1"; }
 args=(run --backbone tiny.safetensors --data watch:in --method ncm --batch 4 --threads 1 --log-size 1000 --log-files 2 --checkpoint-every 0.1 --out out)
 streamfp "${args[@]}" >stdout 2>stderr &
