@@ -129,8 +129,13 @@ void sfp__json_printf(sfp__json *j, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    sfp__json_raw(j, key, text);
+}
+
+void sfp__json_raw(sfp__json *j, const char *key, const char *json)
+{
     begin_value(j, key);
-    put(j, text);
+    put(j, json);
 }
 
 void sfp__json_bool(sfp__json *j, const char *key, bool value)

@@ -63,6 +63,9 @@ void sfp__json_float(sfp__json *j, const char *key, float value);
 /* A value formatted with printf, of less than 64 bytes; it must be valid JSON. */
 void sfp__json_printf(sfp__json *j, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* A value that is JSON already. */
+void sfp__json_raw(sfp__json *j, const char *key, const char *json);
+
 /* Appends a quoted JSON string to a text. Invalid UTF-8 bytes become U+FFFD. */
 void sfp__text_json(sfp__text *t, const char *s);
 

@@ -244,7 +244,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
         double seconds;
     } part[] = {{"waiting for data", "--grey", "--black", r->seconds.wait_seconds},
                 {"select", "--sky", "--black", r->seconds.select},
-                {sfp__result_closed_form(r) > 0 ? "closed form" : "train", "--blue", "--on", r->seconds.train},
+                {r->samples.closed_form > 0 ? "closed form" : "train", "--blue", "--on", r->seconds.train},
                 {"buffer", "--orange", "--black", r->seconds.buffer},
                 {"evaluate", "--green", "--black", r->seconds.evaluate},
                 {"other", "--faint", "--ink", 0}};

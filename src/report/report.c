@@ -2,7 +2,9 @@
 #include "report/report_internal.h"
 
 #include "base/mem.h"
+#include "results/result_fields.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,20 +71,13 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
 }
 
-/* A closed-form head alone trains nothing. */
-static bool is_method(const sfp_result *r)
-{
-    const char *method = sfp__result_value(r, "method");
-    return method && *method;
-}
-
 /* Says what happened to the samples. */
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT];
     uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
     const char *trained = sfp__format_count((double)r->samples.trained, a);
-    if (is_method(r)) {
+    if (r->samples.closed_form) { /* nothing was trained */
         sfp__text_printf(t, ". The closed-form head learned from %s of them", trained);
     } else {
         sfp__text_printf(t, ". The learner trained on %s of them", trained);
@@ -164,11 +159,24 @@ static void put_unseen(sfp__text *t, const sfp_result *r)
             sfp__format_count((double)unseen, a), sfp__format_count((double)tested, b));
 }
 
-static void put_sample_tiles(sfp__text *t, const sfp_result *r)
+/* Writes the tile of a number, unless the run does not have it. note: what the number is about; NULL: its meaning. */
+static void put_number(sfp__text *t, const sfp_result *r, const char *key, const char *note)
 {
-    char a[SFP_SHORT], b[SFP_SHORT], note[128];
-    (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    put_tile(t, is_method(r) ? "Learned in closed form" : "Trained on", sfp__format_count((double)r->samples.trained, a), note);
+    char value[SFP_SHORT], name[64];
+    const sfp__result_field *f = sfp__result_field_find(key);
+    double x = sfp__result_field_value(f, r);
+    if (!sfp__result_field_shown(f, r))
+        return;
+    (void)snprintf(name, sizeof name, "%c%s", toupper((unsigned char)f->label[0]), f->label + 1);
+    if (f->fraction)
+        (void)sfp__format_percent(x, value);
+    else if (f->kind == SFP_FIELD_COUNT || f->kind == SFP_FIELD_WHOLE || f->derive)
+        (void)sfp__format_count(x, value);
+    else if (f->unit && strcmp(f->unit, "s") == 0)
+        (void)sfp__format_seconds(x, value);
+    else
+        (void)sfp__format_compact(x, value);
+    put_tile(t, name, value, note ? note : f->meaning ? f->meaning : "");
 }
 
 static void put_tiles(sfp__text *t, const sfp_result *r)
@@ -176,42 +184,25 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
-    put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note);
-    if (isfinite(r->forgetting)) {
-        (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
-        put_tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);
-    }
-    if (isfinite(r->prequential_accuracy)) {
-        (void)snprintf(note, sizeof note, "predicted before training; %s have the label of the sample before",
-                       sfp__format_percent(r->no_change_accuracy, b));
-        put_tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a),
-                 isfinite(r->no_change_accuracy) ? note : "predicted before training");
-    }
-    if (isfinite(r->calibration.error)) {
-        (void)snprintf(note, sizeof note, isfinite(r->calibration.before) ? "%s before scaling" : "confidence and accuracy%s",
-                       isfinite(r->calibration.before) ? sfp__format_percent(r->calibration.before, b) : "");
-        put_tile(t, "Calibration error", sfp__format_percent(r->calibration.error, a), note);
-    }
-    put_sample_tiles(t, r);
-    if (isfinite(r->samples_per_second)) {
-        (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
-                       isfinite(r->lambda) ? sfp__format_compact(r->lambda, b) : "");
-        put_tile(t, "Speed", sfp__format_compact(r->samples_per_second, a), note);
-    }
-    if (isfinite(r->lag.max)) {
-        (void)snprintf(note, sizeof note, "mean lag %s", sfp__format_seconds(r->lag.mean, b));
-        put_tile(t, "Largest lag", sfp__format_seconds(r->lag.max, a), note);
-    }
-    if (isfinite(r->cs)) {
-        (void)snprintf(a, sizeof a, "%.3g", r->cs);
-        put_tile(t, "C<sub>S</sub>", a, "processing time / arrival interval");
-    }
-    if (r->starved_tasks) {
-        (void)snprintf(a, sizeof a, "%d of %d", r->starved_tasks, r->tasks);
-        put_tile(t, "Starved tasks", a, "no time for a batch");
-    }
-    if (isfinite(r->coverage))
-        put_tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes learned from / classes offered");
+    put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note); /* also if it was not measured */
+    (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
+    put_number(t, r, "forgetting", note);
+    (void)snprintf(note, sizeof note, "predicted before training; %s have the label of the sample before",
+                   sfp__format_percent(r->no_change_accuracy, b));
+    put_number(t, r, "prequential_accuracy", isfinite(r->no_change_accuracy) ? note : NULL);
+    (void)snprintf(note, sizeof note, "%s before scaling", sfp__format_percent(r->calibration.before, b));
+    put_number(t, r, "calibration.error", isfinite(r->calibration.before) ? note : NULL);
+    (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
+    put_number(t, r, "samples.closed_form", note);
+    put_number(t, r, "samples.trained_on", note);
+    (void)snprintf(note, sizeof note, "samples/s; %s/s arrive", sfp__format_compact(r->lambda, b));
+    put_number(t, r, "samples_per_second", isfinite(r->lambda) ? note : "samples/s");
+    (void)snprintf(note, sizeof note, "mean lag %s", sfp__format_seconds(r->lag.mean, b));
+    put_number(t, r, "lag.max", note);
+    put_number(t, r, "cs", NULL);
+    (void)snprintf(note, sizeof note, "of %d: no time for a batch", r->tasks);
+    put_number(t, r, "starved_tasks", note);
+    put_number(t, r, "coverage", NULL);
     put_tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");
     sfp__text_put(t, "</dl>\n");
 }

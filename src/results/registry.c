@@ -4,8 +4,7 @@
  * The file uses the rollback journal (SQLite's default), not WAL, because home directories are often on network file systems.
  * A run writes at most once per minute. A writer waits up to BUSY_MILLISECONDS for another writer.
  *
- * The layout version is the file's user_version; it is 0 in a new file. Layout 1 has the same columns, but the program filled
- * them. A reader accepts layout 1 unchanged; a writer upgrades it. */
+ * The layout version is the file's user_version; it is 0 in a new file. */
 #include "results/registry.h"
 
 #include "base/mem.h"
@@ -13,7 +12,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,16 +48,19 @@ static const char create_sql[] =
     " UNIQUE(dir, started));";
 /* clang-format on */
 
-/* Upgrades layout 1; every run keeps its number. */
-static const char upgrade_from_1_sql[] = "INSERT INTO runs(id, dir, method, json) SELECT id, dir, method, json FROM runs_1;"
-                                         "DROP TABLE runs_1;";
-
 static const char put_sql[] = "INSERT INTO runs(dir, method, json) VALUES(?1, ?2, ?3)"
                               " ON CONFLICT(dir, started) DO UPDATE SET method = ?2, json = ?3 RETURNING id";
 
-static const char list_sql[] = "SELECT id, dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, "
-                               "samples_per_second, seconds,"
-                               " finished, gone(dir) FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
+#define FLAG(condition) "json(iif(" condition ", 'true', 'false'))"
+
+/* clang-format off */
+static const char list_sql[] =
+    "SELECT json_object('id', id, 'started', started, 'finished', " FLAG("finished")
+    ", 'running', " FLAG("NOT finished AND locked(dir)") ", 'method', method, 'data', coalesce(data, ''), 'seed', seed,"
+    " 'average_accuracy', average_accuracy, 'forgetting', forgetting, 'prequential_accuracy', prequential_accuracy,"
+    " 'samples_per_second', samples_per_second, 'seconds', seconds, 'dir', dir, 'gone', " FLAG("gone(dir)")
+    ") FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
+/* clang-format on */
 
 static void finalize(sqlite3_stmt **st)
 {
@@ -128,57 +129,34 @@ static sfp_status query_int(const sfp__registry *r, const char *sql, int *out, s
     return SFP_OK;
 }
 
-/* Reads the layout version; 0: the file is empty. The caller has started a transaction. */
+/* Reads the layout version; 0: the file is empty. The caller has started a transaction, because another process may be creating the
+ * table. */
 static sfp_status find_layout(const sfp__registry *r, int *version, sfp_error *err)
 {
     int tables = 0;
     TRY(query_int(r, "PRAGMA user_version", version, err));
     if (*version == 0)
         TRY(query_int(r, "SELECT count(*) FROM sqlite_master", &tables, err));
-    if (*version > SCHEMA || *version < 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED,
-                         "%s: layout is %d, expected at most %d; a newer version of streamfp wrote the file", r->path, *version,
-                         SCHEMA);
     if (tables > 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: not a registry of runs, but another SQLite database", r->path);
-    return SFP_OK;
+    return *version == 0 || *version == SCHEMA
+               ? SFP_OK
+               : sfp__fail(err, SFP_EUNSUPPORTED, "%s: layout is %d, expected %d; another version of streamfp wrote the file",
+                           r->path, *version, SCHEMA);
 }
 
-/* Reads the layout in a transaction, because another process may be creating the table. */
-static sfp_status read_layout(const sfp__registry *r, int *version, sfp_error *err)
-{
-    TRY(execute(r, "BEGIN", "cannot read", err));
-    sfp_status s = find_layout(r, version, err);
-    (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-    return s;
-}
-
-static sfp_status create_or_upgrade(const sfp__registry *r, sfp_error *err)
+/* Creates the table if the file is empty and `create`: only one of two processes that open an empty file does. */
+static sfp_status prepare_file(const sfp__registry *r, bool create, int *version, sfp_error *err)
 {
     char pragma[48];
-    int version = 0;
-    TRY(find_layout(r, &version, err));
-    if (version == SCHEMA)
-        return SFP_OK; /* another process has created the table */
-    if (version == 1)
-        TRY(execute(r, "ALTER TABLE runs RENAME TO runs_1", "cannot upgrade the layout", err));
-    TRY(execute(r, create_sql, "cannot create the table", err));
-    if (version == 1)
-        TRY(execute(r, upgrade_from_1_sql, "cannot upgrade the layout", err));
+    TRY(find_layout(r, version, err));
+    if (!create || *version == SCHEMA)
+        return SFP_OK;
+    *version = SCHEMA;
     (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", SCHEMA);
-    return execute(r, pragma, "cannot write", err);
-}
-
-/* Uses its own transaction, so that only one of two processes that open an empty file creates the table. */
-static sfp_status create_tables(const sfp__registry *r, sfp_error *err)
-{
-    TRY(execute(r, "BEGIN IMMEDIATE", "cannot write", err));
-    sfp_status s = create_or_upgrade(r, err);
-    if (s == SFP_OK)
-        s = execute(r, "COMMIT", "cannot write", err);
-    if (s != SFP_OK)
-        (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-    return s;
+    TRY(execute(r, create_sql, "cannot create the table", err));
+    TRY(execute(r, pragma, "cannot write", err));
+    return execute(r, "COMMIT", "cannot write", err);
 }
 
 static sfp_status fail_no_registry(const sfp__registry *r, sfp_error *err)
@@ -194,6 +172,13 @@ static void is_gone(sqlite3_context *ctx, int count, sqlite3_value **values)
     sqlite3_result_int(ctx, dir && stat((const char *)dir, &st) != 0 && (errno == ENOENT || errno == ENOTDIR));
 }
 
+/* The SQL function locked(dir): 1 if a process writes to the directory. */
+static void is_locked(sqlite3_context *ctx, int count, sqlite3_value **values)
+{
+    const unsigned char *dir = count == 1 ? sqlite3_value_text(values[0]) : NULL;
+    sqlite3_result_int(ctx, dir && sfp__directory_is_locked((const char *)dir));
+}
+
 /* A reader also opens the file for writing, if permitted: SQLite then rolls back an unfinished transaction of a killed writer. */
 static sfp_status open_file(sfp__registry *r, bool create, sfp_error *err)
 {
@@ -205,11 +190,13 @@ static sfp_status open_file(sfp__registry *r, bool create, sfp_error *err)
     if (sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0), NULL) != SQLITE_OK)
         return fail_db(r, "cannot open", err);
     (void)sqlite3_busy_timeout(r->db, BUSY_MILLISECONDS);
-    if (sqlite3_create_function(r->db, "gone", 1, SQLITE_UTF8, NULL, is_gone, NULL, NULL) != SQLITE_OK)
+    if (sqlite3_create_function(r->db, "gone", 1, SQLITE_UTF8, NULL, is_gone, NULL, NULL) != SQLITE_OK ||
+        sqlite3_create_function(r->db, "locked", 1, SQLITE_UTF8, NULL, is_locked, NULL, NULL) != SQLITE_OK)
         return fail_db(r, "cannot open", err);
-    TRY(read_layout(r, &version, err));
-    if (create && version < SCHEMA)
-        return create_tables(r, err);
+    TRY(execute(r, create ? "BEGIN IMMEDIATE" : "BEGIN", create ? "cannot write" : "cannot read", err));
+    sfp_status s = prepare_file(r, create, &version, err);
+    (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL); /* has no effect after a commit */
+    TRY(s);
     return version ? SFP_OK : fail_no_registry(r, err);
 }
 
@@ -284,79 +271,39 @@ sfp_status sfp__registry_put(sfp__registry *r, const char *dir, const sfp_result
 
 /* ---------------------------------------------------------------------- read */
 
-static void column_text(sqlite3_stmt *st, int at, char *buf, size_t size)
-{
-    const unsigned char *text = sqlite3_column_text(st, at);
-    (void)snprintf(buf, size, "%s", text ? (const char *)text : "");
-}
-
-static double column_real(sqlite3_stmt *st, int at)
-{
-    return sqlite3_column_type(st, at) == SQLITE_NULL ? NAN : sqlite3_column_double(st, at);
-}
-
-/* Layout 1 stores a seed from 2^63 on as a negative integer. */
-static uint64_t column_seed(sqlite3_stmt *st, int at)
-{
-    if (sqlite3_column_type(st, at) == SQLITE_TEXT)
-        return strtoull((const char *)sqlite3_column_text(st, at), NULL, 10);
-    return (uint64_t)sqlite3_column_int64(st, at);
-}
-
-sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx, const sfp__registry_row *row), void *ctx,
-                              sfp_error *err)
+sfp_status sfp__registry_list(sfp__registry *r, int limit, sfp_status (*fn)(void *ctx, const char *run, sfp_error *err),
+                              void *ctx, sfp_error *err)
 {
     OWNED_BY(finalize) sqlite3_stmt *st = NULL;
+    OWNED_BY(sfp__text_done) sfp__text run = {0};
+    int code;
     TRY(prepare(r, list_sql, &st, "cannot read", err));
     (void)sqlite3_bind_int(st, 1, limit > 0 ? limit : -1);
-    int code;
-    bool more = true;
-    while (more && (code = sqlite3_step(st)) == SQLITE_ROW) {
-        sfp__registry_row row = {.id = sqlite3_column_int64(st, 0),
-                                 .seed = column_seed(st, 5),
-                                 .average_accuracy = column_real(st, 6),
-                                 .forgetting = column_real(st, 7),
-                                 .prequential_accuracy = column_real(st, 8),
-                                 .samples_per_second = column_real(st, 9),
-                                 .seconds = column_real(st, 10),
-                                 .finished = sqlite3_column_int(st, 11) != 0,
-                                 .gone = sqlite3_column_int(st, 12) != 0};
-        column_text(st, 1, row.dir, sizeof row.dir);
-        column_text(st, 2, row.started, sizeof row.started);
-        column_text(st, 3, row.method, sizeof row.method);
-        column_text(st, 4, row.data, sizeof row.data);
-        row.running = !row.finished && sfp__directory_is_locked(row.dir);
-        more = fn(ctx, &row);
+    while ((code = sqlite3_step(st)) == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(st, 0);
+        uint32_t c;
+        run.length = 0;
+        for (int n; text && *text; text += n) { /* the path of a directory may be any bytes */
+            n = sfp__utf8_next(text, &c);
+            sfp__text_putn(&run, c == SFP_UTF8_BAD ? "?" : text, (size_t)n);
+        }
+        TRY(sfp__check_memory(run.length > 0 && !run.failed, err));
+        TRY(fn(ctx, run.s, err));
     }
-    return !more || code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
+    return code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
 }
 
-static bool write_row(void *ctx, const sfp__registry_row *row)
+static sfp_status write_run(void *ctx, const char *run, sfp_error *err)
 {
-    sfp__json *j = ctx;
-    sfp__json_object(j, NULL);
-    sfp__json_int(j, "id", row->id);
-    sfp__json_string(j, "started", row->started);
-    sfp__json_bool(j, "finished", row->finished);
-    sfp__json_bool(j, "running", row->running);
-    sfp__json_string(j, "method", row->method);
-    sfp__json_string(j, "data", row->data);
-    sfp__json_seed(j, "seed", row->seed);
-    sfp__json_real(j, "average_accuracy", row->average_accuracy);
-    sfp__json_real(j, "forgetting", row->forgetting);
-    sfp__json_real(j, "prequential_accuracy", row->prequential_accuracy);
-    sfp__json_real(j, "samples_per_second", row->samples_per_second);
-    sfp__json_real(j, "seconds", row->seconds);
-    sfp__json_string(j, "dir", row->dir);
-    sfp__json_bool(j, "gone", row->gone);
-    sfp__json_end(j);
-    return true;
+    (void)err;
+    sfp__json_raw(ctx, NULL, run);
+    return SFP_OK;
 }
 
 sfp_status sfp__registry_write(sfp__registry *r, int limit, sfp__json *j, sfp_error *err)
 {
     sfp__json_array(j, "runs");
-    sfp_status s = r ? sfp__registry_list(r, limit, write_row, j, err) : SFP_OK;
+    sfp_status s = r ? sfp__registry_list(r, limit, write_run, j, err) : SFP_OK;
     sfp__json_end(j);
     return s;
 }

@@ -19,20 +19,12 @@ DEFINE_OWNED_PTR(sfp__registry, sfp__registry_close)
  * Several processes may call this at the same time. */
 sfp_status sfp__registry_put(sfp__registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err);
 
-typedef struct sfp__registry_row {
-    int64_t id;
-    char dir[1024], started[32], method[64], data[256];
-    uint64_t seed;
-    double average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds;
-    bool finished;
-    bool running; /* not finished, and a process has locked the directory */
-    bool gone;    /* the directory does not exist any more */
-} sfp__registry_row;
-
-/* Calls fn for each run, newest first, until fn returns false. limit: maximum number of runs; 0: all. */
-sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx, const sfp__registry_row *row), void *ctx,
-                              sfp_error *err);
-/* Writes the runs, newest first, as the array "runs" into the open object of `j`. */
+/* Calls fn for each run, newest first, with a JSON object: id, started, finished, running (a process has locked the directory),
+ * method, data, seed, average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds, dir, gone (the directory does
+ * not exist any more). limit: maximum number of runs; 0: all. */
+sfp_status sfp__registry_list(sfp__registry *r, int limit, sfp_status (*fn)(void *ctx, const char *run, sfp_error *err),
+                              void *ctx, sfp_error *err);
+/* Writes these objects as the array "runs" into the open object of `j`. */
 sfp_status sfp__registry_write(sfp__registry *r, int limit, sfp__json *j, sfp_error *err);
 /* Removes a run by its number, all runs of a directory or, with NULL, all runs whose directory is gone. *count (may be NULL): how
  * many. SFP_ENOTFOUND: there is no such run. */

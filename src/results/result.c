@@ -204,14 +204,9 @@ static bool is_closed_form(const sfp_result *r)
     return method && *method && strcmp(method, "none") != 0;
 }
 
-uint64_t sfp__result_closed_form(const sfp_result *r)
-{
-    return is_closed_form(r) ? r->samples.trained : 0;
-}
-
 uint64_t sfp__result_trained(const sfp_result *r)
 {
-    return is_closed_form(r) ? 0 : r->samples.trained;
+    return r->samples.trained > r->samples.closed_form ? r->samples.trained - r->samples.closed_form : 0;
 }
 
 uint64_t sfp__result_dropped(const sfp_result *r)

@@ -53,17 +53,52 @@ typedef struct sfp__coreset_ratios {
 
 enum { SFP_COSINES_FINGERPRINTS, SFP_COSINES_HEAD, SFP_COSINES };
 
-/* Every number and text below is also listed in the table of result_json.c; add new members there too. */
+typedef struct sfp__result_machine {
+    char cpu[128], kernels[16], gemm[64];
+    int threads;
+} sfp__result_machine;
+
+typedef struct sfp__result_calibration {
+    double error, before; /* expected calibration error; before: with unscaled scores. NAN: not measured; no fitted scale */
+    sfp__reliability bins;
+} sfp__result_calibration;
+
+typedef struct sfp__result_samples {
+    uint64_t offered, scored, trained, replayed, dropped, skipped;
+    uint64_t closed_form; /* part of trained: samples that a closed-form head learned from */
+    uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
+} sfp__result_samples;
+
+/* Live streams only: samples.offered = learned + waiting + forgotten + samples.dropped + samples.skipped; corrected: got another
+ * label. */
+typedef struct sfp__result_standings {
+    uint64_t learned, waiting, forgotten, corrected;
+} sfp__result_standings;
+
+/* Live streams only: the number of images that arrived without a label; of these: labelled later, expired, still in the label
+ * queue. */
+typedef struct sfp__result_labels {
+    uint64_t unlabelled, late, expired, waiting;
+} sfp__result_labels;
+
+/* Seconds from arrival to processing; NAN: the clock has no lag. */
+typedef struct sfp__result_lag {
+    double mean, max, last;
+} sfp__result_lag;
+
+typedef struct sfp__result_seconds {
+    double decode, select, train, buffer, evaluate, total;
+    double wait_seconds; /* time in which the learner waited for data */
+} sfp__result_seconds;
+
+/* Every number and text below has a row in result_fields.c. */
 struct sfp_result {
     /* the run */
     char version[16]; /* of the program that wrote it */
     char started[32]; /* ISO 8601, UTC */
     bool finished;
     uint64_t seed;
-    struct {
-        char cpu[128], kernels[16], gemm[64];
-        int threads;
-    } machine;
+    sfp__result_machine machine;
     sfp__config_entry *config; /* (config_count) every option with its value as text */
     int config_count;
     size_t config_capacity;
@@ -79,38 +114,20 @@ struct sfp_result {
     double no_change_accuracy;   /* of predicting the label of the sample before, on the samples that were processed */
     double near_future_accuracy; /* on samples that arrive some batches later; NAN: not measured */
     uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP_CONFUSION_MAX classes */
-    struct {
-        double error, before; /* expected calibration error; before: with unscaled scores. NAN: not measured; no fitted scale */
-        sfp__reliability bins;
-    } calibration; /* of the last evaluation */
+    sfp__result_calibration calibration; /* of the last evaluation */
     int evaluation_count;
     sfp__evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) oldest first; if full, every second one is removed; NULL: none */
     /* counts */
-    struct {
-        uint64_t offered, scored, trained, replayed, dropped, skipped;
-        uint64_t closed_form; /* samples that a closed-form head learned from */
-        uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
-    } samples;
-    struct {
-        /* samples.offered = learned + waiting + forgotten + samples.dropped + samples.skipped; corrected: got another label */
-        uint64_t learned, waiting, forgotten, corrected;
-    } standings; /* live streams only */
-    struct {
-        /* number of images that arrived without a label; of these: labelled later, expired, still in the label queue */
-        uint64_t unlabelled, late, expired, waiting;
-    } labels;        /* live streams only */
+    sfp__result_samples samples;
+    sfp__result_standings standings;
+    sfp__result_labels labels;
     double coverage; /* classes learned from / classes offered */
     uint64_t peak_rss_bytes;
     /* time */
     double lambda, cs; /* arrival rate and C_S; NAN: no arrival rate, no paper clock */
     int starved_tasks; /* clock paper: tasks of which no whole batch fits the time; one batch of them is trained on nevertheless */
-    struct {
-        double mean, max, last;
-    } lag; /* seconds from arrival to processing; NAN: the clock has no lag */
-    struct {
-        double decode, select, train, buffer, evaluate, total;
-        double wait_seconds; /* time in which the learner waited for data */
-    } seconds;
+    sfp__result_lag lag;
+    sfp__result_seconds seconds;
     double samples_per_second; /* offered samples / (select + train + buffer) */
     uint64_t timestamps;
     double batch_seconds; /* mean processing time of a timestamp after the first 3; NAN: there is none */
@@ -155,9 +172,7 @@ const char *sfp__result_preset_name(const sfp_result *r);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer), and the
  * preset: "random+er, preset paper". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
-/* The numbers of samples that were learned in closed form, and that were trained on. Results count the samples of a closed-form head
- * as trained, too. */
-uint64_t sfp__result_closed_form(const sfp_result *r);
+/* The number of samples that were trained on: samples.trained without those that a closed-form head learned from. */
 uint64_t sfp__result_trained(const sfp_result *r);
 /* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
 uint64_t sfp__result_dropped(const sfp_result *r);

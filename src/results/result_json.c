@@ -5,9 +5,8 @@
  * program (matrices by tasks and classes, plots, tables) cannot process. Unknown keys are ignored, so that later versions can add
  * keys.
  *
- * One table lists the contents in the order of the file. Numbers and texts are described by their offset in sfp_result; matrices,
- * lists and curves have functions. */
-#include "results/result.h"
+ * The table of result_fields.c lists the contents in the order of the file. Matrices, lists and curves have functions here. */
+#include "results/result_fields.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -31,20 +30,6 @@ static const sfp__json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", "
                             options = {"\n  ", ",\n  ", ": ", ""};
 
 static const char *const curve_keys[SFP_CURVES] = {"prequential", "loss", "rate", "lag"};
-
-typedef enum kind { TEXT, FLAG, SEED, WHOLE /* int */, COUNT /* uint64_t */, REAL, PART /* by its functions */ } kind;
-
-typedef struct field {
-    kind kind;
-    const char *group; /* the key of the object that contains it; NULL: the root object */
-    const char *key;
-    size_t offset, size; /* in sfp_result */
-    double low, high;    /* the range of a REAL */
-    bool optional;       /* the key may be missing, because earlier versions did not write it */
-    void (*put)(sfp__json *j, const sfp_result *r, const char *key);
-    /* NULL: the function of another field reads it */
-    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r);
-} field;
 
 /* --------------------------------------------------------------------- write */
 
@@ -203,33 +188,6 @@ static void put_confusion(sfp__json *j, const sfp_result *r, const char *key)
 void sfp__json_seed(sfp__json *j, const char *key, uint64_t seed)
 {
     sfp__json_printf(j, key, seed <= INT64_MAX ? "%llu" : "\"%llu\"", (unsigned long long)seed);
-}
-
-static void put_field(sfp__json *j, const field *f, const sfp_result *r)
-{
-    const void *at = (const char *)r + f->offset;
-    switch (f->kind) {
-    case TEXT:
-        sfp__json_string(j, f->key, at);
-        break;
-    case FLAG:
-        sfp__json_bool(j, f->key, *(const bool *)at);
-        break;
-    case SEED:
-        sfp__json_seed(j, f->key, *(const uint64_t *)at);
-        break;
-    case WHOLE:
-        sfp__json_int(j, f->key, *(const int *)at);
-        break;
-    case COUNT:
-        sfp__json_uint(j, f->key, *(const uint64_t *)at);
-        break;
-    case REAL:
-        sfp__json_exact(j, f->key, *(const double *)at);
-        break;
-    case PART:
-        f->put(j, r, f->key);
-    }
 }
 
 /* ---------------------------------------------------------------------- read */
@@ -474,147 +432,116 @@ static sfp_status get_bins(const sfp__json_in *in, const json_t *from, const cha
     return SFP_OK;
 }
 
-static sfp_status get_field(const sfp__json_in *in, const field *f, const json_t *from, sfp_result *r)
+/* --------------------------------------------------------------------- parts */
+
+typedef struct part {
+    const char *key;
+    void (*put)(sfp__json *j, const sfp_result *r, const char *key);
+    /* NULL: the function of another part reads it */
+    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r);
+} part;
+
+/* The functions of the fields of kind PART. */
+static const part *find_part(const sfp__result_field *f)
+{
+    static const part parts[] = {
+        {"config", put_options, get_config},
+        {"defaults", put_options, NULL},
+        {"preset_values", put_preset_values, NULL},
+        {"task_names", put_names, get_names},
+        {"class_names", put_names, get_names},
+        {"accuracy_matrix", put_accuracy, get_accuracy},
+        {"bins", put_bins, get_bins},
+        {"per_class", put_per_class, get_per_class},
+        {"evaluations", put_evaluations, get_evaluations},
+        {"gradient_cosines_fingerprints", put_cosines, get_cosines},
+        {"gradient_cosines_head", put_cosines, get_cosines},
+        {"curves", put_curves, get_curves},
+        {"confusion", put_confusion, get_confusion},
+    };
+    const part *p = parts;
+    while (strcmp(p->key, f->key) != 0)
+        p++;
+    return p;
+}
+
+static void put_field(sfp__json *j, const sfp__result_field *f, const sfp_result *r)
+{
+    const void *at = (const char *)r + f->offset;
+    switch (f->kind) {
+    case SFP_FIELD_TEXT:
+        sfp__json_string(j, f->key, at);
+        break;
+    case SFP_FIELD_FLAG:
+        sfp__json_bool(j, f->key, *(const bool *)at);
+        break;
+    case SFP_FIELD_SEED:
+        sfp__json_seed(j, f->key, *(const uint64_t *)at);
+        break;
+    case SFP_FIELD_WHOLE:
+        sfp__json_int(j, f->key, *(const int *)at);
+        break;
+    case SFP_FIELD_COUNT:
+        sfp__json_uint(j, f->key, *(const uint64_t *)at);
+        break;
+    case SFP_FIELD_REAL:
+        sfp__json_exact(j, f->key, *(const double *)at);
+        break;
+    case SFP_FIELD_PART:
+        find_part(f)->put(j, r, f->key);
+        break;
+    case SFP_FIELD_DERIVED:
+        break;
+    }
+}
+
+static sfp_status get_field(const sfp__json_in *in, const sfp__result_field *f, const json_t *from, sfp_result *r)
 {
     void *at = (char *)r + f->offset;
     const json_t *v;
     int64_t n = 0;
     switch (f->kind) {
-    case TEXT:
+    case SFP_FIELD_TEXT:
         return sfp__json_need_text(in, from, f->key, at, f->size);
-    case FLAG:
+    case SFP_FIELD_FLAG:
         v = json_object_get(from, f->key);
         if (!json_is_boolean(v))
             return sfp__json_bad(in, f->key, "true or false");
         *(bool *)at = json_is_true(v);
         return SFP_OK;
-    case SEED:
+    case SFP_FIELD_SEED:
         return get_seed(in, from, f->key, at);
-    case WHOLE:
+    case SFP_FIELD_WHOLE:
         TRY(sfp__json_need_int(in, from, f->key, 0, WHOLE_MAX, &n));
         *(int *)at = (int)n;
         return SFP_OK;
-    case COUNT:
+    case SFP_FIELD_COUNT:
         return sfp__json_need_uint(in, from, f->key, at);
-    case REAL:
+    case SFP_FIELD_REAL:
         return sfp__json_need_real(in, from, f->key, f->low, f->high, at);
-    case PART:
-        return f->get ? f->get(in, from, f->key, r) : SFP_OK;
+    case SFP_FIELD_PART:
+        return find_part(f)->get ? find_part(f)->get(in, from, f->key, r) : SFP_OK;
+    case SFP_FIELD_DERIVED:
+        break;
     }
     return SFP_OK;
 }
 
-/* --------------------------------------------------------------------- table */
-
-#define AT(member) .offset = offsetof(sfp_result, member), .size = sizeof((sfp_result *)NULL)->member
-#define OPTIONAL .optional = true
-#define BY(writer, reader) .put = writer, .get = reader
-#define REAL_MAX 1e300
-#define DIAGNOSTICS "diagnostics" /* a group that a result has only if they were measured */
-#define DIAGNOSTIC(key, member, high)                                     \
-    {                                                                     \
-        REAL, DIAGNOSTICS, key, AT(diagnostics.member), 0, high, OPTIONAL \
-    }
-
-static const field fields[] = {
-    {TEXT, NULL, "started", AT(started)},
-    {FLAG, NULL, "finished", AT(finished)},
-    {SEED, NULL, "seed", AT(seed)},
-    {TEXT, "machine", "cpu", AT(machine.cpu)},
-    {WHOLE, "machine", "threads", AT(machine.threads)},
-    {TEXT, "machine", "kernels", AT(machine.kernels)},
-    {TEXT, "machine", "gemm", AT(machine.gemm)},
-    {PART, NULL, "config", BY(put_options, get_config)},
-    {PART, NULL, "defaults", BY(put_options, NULL)},
-    {PART, NULL, "preset_values", BY(put_preset_values, NULL)},
-    {PART, NULL, "task_names", BY(put_names, get_names)},
-    {PART, NULL, "class_names", BY(put_names, get_names)},
-    {WHOLE, NULL, "tasks_done", AT(tasks_done)},
-    {PART, NULL, "accuracy_matrix", BY(put_accuracy, get_accuracy)},
-    {REAL, NULL, "average_accuracy", AT(average_accuracy), 0, 1},
-    {REAL, NULL, "forgetting", AT(forgetting), -1, 1},
-    {REAL, NULL, "backward_transfer", AT(backward_transfer), -1, 1},
-    {REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1},
-    {REAL, NULL, "no_change_accuracy", AT(no_change_accuracy), 0, 1, OPTIONAL},
-    {REAL, NULL, "near_future_accuracy", AT(near_future_accuracy), 0, 1, OPTIONAL},
-    {REAL, "calibration", "error", AT(calibration.error), 0, 1, OPTIONAL},
-    {REAL, "calibration", "before", AT(calibration.before), 0, 1, OPTIONAL},
-    {PART, "calibration", "bins", OPTIONAL, BY(put_bins, get_bins)},
-    {PART, NULL, "per_class", BY(put_per_class, get_per_class)},
-    {PART, NULL, "evaluations", OPTIONAL, BY(put_evaluations, get_evaluations)},
-    {COUNT, "samples", "offered", AT(samples.offered)},
-    {COUNT, "samples", "scored", AT(samples.scored)},
-    {COUNT, "samples", "trained", AT(samples.trained)},
-    {COUNT, "samples", "replayed", AT(samples.replayed)},
-    {COUNT, "samples", "dropped", AT(samples.dropped)},
-    {COUNT, "samples", "skipped", AT(samples.skipped), OPTIONAL},
-    {COUNT, "samples", "closed_form", AT(samples.closed_form), OPTIONAL},
-    {COUNT, "samples", "excluded", AT(samples.excluded), OPTIONAL},
-    {COUNT, "standings", "learned", AT(standings.learned), OPTIONAL},
-    {COUNT, "standings", "waiting", AT(standings.waiting), OPTIONAL},
-    {COUNT, "standings", "forgotten", AT(standings.forgotten), OPTIONAL},
-    {COUNT, "standings", "corrected", AT(standings.corrected), OPTIONAL},
-    {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OPTIONAL},
-    {COUNT, "labels", "late", AT(labels.late), OPTIONAL},
-    {COUNT, "labels", "expired", AT(labels.expired), OPTIONAL},
-    {COUNT, "labels", "waiting", AT(labels.waiting), OPTIONAL},
-    {REAL, NULL, "lambda", AT(lambda), 0, REAL_MAX},
-    {REAL, NULL, "cs", AT(cs), 0, REAL_MAX},
-    {WHOLE, NULL, "starved_tasks", AT(starved_tasks), OPTIONAL},
-    {REAL, "lag", "mean", AT(lag.mean), -REAL_MAX, REAL_MAX},
-    {REAL, "lag", "max", AT(lag.max), -REAL_MAX, REAL_MAX},
-    {REAL, "lag", "last", AT(lag.last), -REAL_MAX, REAL_MAX},
-    {REAL, NULL, "coverage", AT(coverage), 0, 1},
-    {REAL, "seconds", "decode", AT(seconds.decode), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "select", AT(seconds.select), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "train", AT(seconds.train), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "buffer", AT(seconds.buffer), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "evaluate", AT(seconds.evaluate), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "total", AT(seconds.total), -REAL_MAX, REAL_MAX},
-    {REAL, "seconds", "waited", AT(seconds.wait_seconds), -REAL_MAX, REAL_MAX, OPTIONAL},
-    {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, REAL_MAX},
-    {COUNT, NULL, "timestamps", AT(timestamps), OPTIONAL},
-    {REAL, NULL, "batch_seconds", AT(batch_seconds), 0, REAL_MAX, OPTIONAL},
-    {COUNT, "cache", "hits", AT(cache.hits), OPTIONAL},
-    {COUNT, "cache", "misses", AT(cache.misses), OPTIONAL},
-    {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
-    DIAGNOSTIC("coreset_cost_ratio", coreset_cost.ratio, REAL_MAX),
-    DIAGNOSTIC("coreset_cost_deviation", coreset_cost.deviation, REAL_MAX),
-    DIAGNOSTIC("coreset_cost_within", coreset_cost.within, 1),
-    DIAGNOSTIC("coreset_cost_random_deviation", coreset_cost.random_deviation, REAL_MAX),
-    DIAGNOSTIC("coreset_cost_random_within", coreset_cost.random_within, 1),
-    DIAGNOSTIC("coreset_angle_ratio", coreset_angle.ratio, REAL_MAX),
-    DIAGNOSTIC("coreset_angle_deviation", coreset_angle.deviation, REAL_MAX),
-    DIAGNOSTIC("coreset_angle_within", coreset_angle.within, 1),
-    DIAGNOSTIC("coreset_angle_random_deviation", coreset_angle.random_deviation, REAL_MAX),
-    DIAGNOSTIC("coreset_angle_random_within", coreset_angle.random_within, 1),
-    DIAGNOSTIC("buffer_mmd", buffer_mmd, REAL_MAX),
-    DIAGNOSTIC("buffer_mmd_mean", buffer_mmd_mean, REAL_MAX),
-    DIAGNOSTIC("stream_score_deviation", stream_score_deviation, REAL_MAX),
-    DIAGNOSTIC("gradient_cosine_fingerprints", gradient_cosine_fingerprints, 1),
-    DIAGNOSTIC("gradient_cosine_head", gradient_cosine_head, 1),
-    {PART, DIAGNOSTICS, "gradient_cosines_fingerprints", OPTIONAL, BY(put_cosines, get_cosines)},
-    {PART, DIAGNOSTICS, "gradient_cosines_head", OPTIONAL, BY(put_cosines, get_cosines)},
-    {PART, NULL, "curves", OPTIONAL, BY(put_curves, get_curves)},
-    {PART, NULL, "confusion", OPTIONAL, BY(put_confusion, get_confusion)},
-};
-enum { FIELDS = sizeof fields / sizeof *fields };
-
-static bool is_diagnostic(const field *f)
+static bool is_diagnostic(const sfp__result_field *f)
 {
-    return f->group && strcmp(f->group, DIAGNOSTICS) == 0;
+    return f->group && strcmp(f->group, "diagnostics") == 0;
 }
 
 /* The layout of the object that begins with this field. */
-static const sfp__json_form *group_form(const field *f)
+static const sfp__json_form *group_form(const sfp__result_field *f)
 {
     if (is_diagnostic(f))
         return &options;
-    return f->kind == REAL ? &spaced : NULL;
+    return f->kind == SFP_FIELD_REAL ? &spaced : NULL;
 }
 
 /* Returns whether the result has the group of this field. */
-static bool has_group(const field *f, const sfp_result *r)
+static bool has_group(const sfp__result_field *f, const sfp_result *r)
 {
     if (f->group && strcmp(f->group, "cache") == 0)
         return r->cache.hits + r->cache.misses > 0;
@@ -632,8 +559,8 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     const char *group = NULL; /* the group that is open */
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", r->version);
-    for (const field *f = fields; f < fields + FIELDS; f++) {
-        if (!has_group(f, r))
+    for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
+        if (f->kind == SFP_FIELD_DERIVED || !has_group(f, r))
             continue;
         if (group && (!f->group || strcmp(f->group, group) != 0)) {
             sfp__json_end(&j);
@@ -661,9 +588,11 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
     const char *version = json_string_value(json_object_get(root, "version"));
     if (version && strlen(version) < sizeof r->version)
         (void)snprintf(r->version, sizeof r->version, "%s", version);
-    for (const field *f = fields; f < fields + FIELDS; f++) {
+    for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
         const json_t *from = f->group ? json_object_get(root, f->group) : root;
-        bool cells = f->get == get_confusion; /* its value may be under another key, confusion_cells */
+        bool cells = strcmp(f->key, "confusion") == 0; /* its value may be under another key, confusion_cells */
+        if (f->kind == SFP_FIELD_DERIVED)
+            continue;
         if (f->group && from && !json_is_object(from))
             return sfp__json_bad(in, f->group, "an object");
         if (f->optional && !json_object_get(from, f->key) && !cells)
@@ -672,61 +601,8 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
             return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->group);
         TRY(get_field(in, f, from, r));
     }
-    r->diagnostics.measured = json_object_get(root, DIAGNOSTICS) != NULL;
+    r->diagnostics.measured = json_object_get(root, "diagnostics") != NULL;
     return SFP_OK;
-}
-
-/* The rest of `key` after "GROUP."; NULL: the key is not in this group. */
-static const char *member_of(const char *key, const char *group)
-{
-    size_t n = strlen(group);
-    return strncmp(key, group, n) == 0 && key[n] == '.' ? key + n + 1 : NULL;
-}
-
-static bool is_named(const field *f, const char *key)
-{
-    const char *name = f->group ? member_of(key, f->group) : NULL;
-    return f->group ? name && strcmp(name, f->key) == 0 : strcmp(key, f->key) == 0;
-}
-
-static const field *find_field(const char *key)
-{
-    for (const field *f = fields; f < fields + FIELDS; f++)
-        if (is_named(f, key))
-            return f;
-    return NULL;
-}
-
-double sfp__result_number(const sfp_result *r, const char *key)
-{
-    const field *f = find_field(key);
-    if (!f)
-        return NAN;
-    const void *at = (const char *)r + f->offset;
-    switch (f->kind) {
-    case FLAG:
-        return *(const bool *)at;
-    case SEED:
-    case COUNT:
-        return (double)*(const uint64_t *)at;
-    case WHOLE:
-        return *(const int *)at;
-    case REAL:
-        return *(const double *)at;
-    default:
-        return NAN;
-    }
-}
-
-const char *sfp__result_string(const sfp_result *r, const char *key)
-{
-    const field *f = find_field(key);
-    const char *option = member_of(key, "config");
-    if (option)
-        return sfp__result_setting(r, option);
-    if (strcmp(key, "version") == 0)
-        return r->version;
-    return f && f->kind == TEXT ? (const char *)r + f->offset : NULL;
 }
 
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err)

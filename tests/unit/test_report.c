@@ -283,7 +283,7 @@ TEST(samples_of_a_closed_form_head_are_counted)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     r.samples.offered = 300;
-    r.samples.trained = 60;
+    r.samples.trained = r.samples.closed_form = 60;
     r.samples.dropped = 240;
     result_option(&r, "method", "ncm");
     HOLDS(report(&r, NULL), "The closed-form head learned from 60 of them; 240 were dropped because the learner was busy",
@@ -359,7 +359,7 @@ TEST(time_of_learning_is_named_by_what_was_learned)
     r.seconds.train = 2;
     r.samples.trained = 50;
     HOLDS(report(&r, NULL), "</i>train <b>2 s");
-    result_option(&r, "method", "ncm");
+    r.samples.closed_form = 50;
     HOLDS(report(&r, NULL), "</i>closed form <b>2 s");
 }
 

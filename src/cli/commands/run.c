@@ -121,24 +121,6 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 
 /* ----------------------------------------------------------------- the result */
 
-/* Prints one row of the table, which fits 80 columns; no row if the number was not measured. */
-static void print_number(const sfp_result *r, const char *key, const char *name, const char *unit)
-{
-    double x = sfp_result_number(r, key);
-    if (isfinite(x))
-        (void)printf("  %-24s %10.4f%s\n", name, fabs(x) < 0.5e-4 ? 0 : x, unit); /* never "-0.0000" */
-}
-
-static unsigned long long count_of(const sfp_result *r, const char *key)
-{
-    return (unsigned long long)sfp_result_number(r, key);
-}
-
-static void print_counts(const char *name, unsigned long long first, const char *is, unsigned long long second, const char *of)
-{
-    (void)printf("  %-24s %10llu %s, %llu %s\n", name, first, is, second, of);
-}
-
 enum { MATRIX_COLUMNS = 7, MATRIX_TASKS = 20 }; /* columns per row of the screen; maximum number of tasks */
 
 static const char *class_name(const void *ctx, int label)
@@ -166,80 +148,12 @@ static void print_matrix(const sfp_result *r)
     }
 }
 
-static void print_seconds(const sfp_result *r)
-{
-    (void)printf("  %-24s %10.2f s: select %.2f, %s %.2f,\n", "time", sfp_result_number(r, "seconds.total"),
-                 sfp_result_number(r, "seconds.select"), sfp_result_string(r, "config.method") ? "closed form" : "train",
-                 sfp_result_number(r, "seconds.train"));
-    (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", sfp_result_number(r, "seconds.buffer"),
-                 sfp_result_number(r, "seconds.evaluate"));
-    (void)printf("%41sprefetch %.2f, waited %.2f\n", "", sfp_result_number(r, "seconds.decode"),
-                 sfp_result_number(r, "seconds.waited"));
-}
-
-/* The samples of a live stream: every line counts other samples, and all together are those that were offered. */
-static void print_standings(const sfp_result *r)
-{
-    unsigned long long skipped = count_of(r, "samples.skipped"), forgotten = count_of(r, "standings.forgotten");
-    print_counts("", count_of(r, "standings.learned"), "learned", count_of(r, "standings.waiting"), "waiting");
-    if (skipped || forgotten)
-        print_counts("", skipped, "unreadable", forgotten, "forgotten");
-    if (count_of(r, "standings.corrected"))
-        (void)printf("%26s %10llu corrected: they got another label\n", "", count_of(r, "standings.corrected"));
-}
-
-/* A closed-form head alone trains nothing: what it learned from counts as trained in the result. */
-static void print_samples(const sfp_result *r)
-{
-    const char *method = sfp_result_string(r, "config.method");
-    bool live = count_of(r, "standings.learned") || count_of(r, "standings.waiting") || count_of(r, "standings.forgotten");
-    unsigned long long excluded = count_of(r, "samples.excluded"), dropped = count_of(r, "samples.dropped");
-    print_counts("samples", count_of(r, "samples.offered"), "offered", dropped > excluded ? dropped - excluded : 0, "dropped");
-    if (excluded)
-        (void)printf("%26s %10llu excluded: short last batches\n", "", excluded);
-    if (live)
-        print_standings(r);
-    if (method && !live)
-        (void)printf("%26s %10llu learned in closed form\n", "", count_of(r, "samples.trained"));
-    if (!method)
-        print_counts("", count_of(r, "samples.trained"), "trained on", count_of(r, "samples.replayed"), "replayed");
-}
-
-static void print_table(const sfp_result *r, const char *out)
-{
-    print_matrix(r);
-    print_number(r, "average_accuracy", "average accuracy", "");
-    print_number(r, "forgetting", "forgetting", "");
-    print_number(r, "backward_transfer", "backward transfer", "");
-    print_number(r, "prequential_accuracy", "prequential accuracy", "");
-    print_number(r, "near_future_accuracy", "near-future accuracy", "");
-    print_number(r, "calibration.error", "calibration error", "");
-    print_number(r, "calibration.before", "  before scaling", "");
-    print_samples(r);
-    if (count_of(r, "labels.unlabelled")) {
-        print_counts("unlabelled", count_of(r, "labels.unlabelled"), "predicted", count_of(r, "labels.late"), "labelled late");
-        print_counts("", count_of(r, "labels.expired"), "expired", count_of(r, "labels.waiting"), "waiting");
-    }
-    print_number(r, "coverage", "class coverage", "");
-    print_number(r, "cs", "C_S", "");
-    if (count_of(r, "starved_tasks"))
-        (void)printf("  %-24s %10llu of %d: no time for a batch\n", "starved tasks", count_of(r, "starved_tasks"),
-                     sfp_result_tasks(r));
-    if (isfinite(sfp_result_number(r, "lambda")) && !isfinite(sfp_result_number(r, "cs"))) { /* a clock with lag */
-        print_number(r, "lag.mean", "lag, mean", " s");
-        print_number(r, "lag.max", "lag, largest", " s");
-    }
-    print_number(r, "samples_per_second", "speed", " samples/s");
-    print_seconds(r);
-    (void)printf("  report: %s/report.html\n", out);
-}
-
 /* chosen: the program has chosen the directory `out`, so that the command does not name it. */
 static sfp_status print_result(const sfp_result *r, const char *out, bool chosen, bool json, sfp_error *err)
 {
     bool finished = sfp_result_number(r, "finished") != 0;
     char *text = NULL;
-    if (!finished && count_of(r, "samples.offered") == 0)
+    if (!finished && sfp_result_number(r, "samples.offered") == 0)
         sfp__info("stopped before the first sample was processed");
     else if (!finished)
         sfp__info("stopped; continue with the same command and --resume%s%s", chosen ? " --out " : "", chosen ? out : "");
@@ -248,7 +162,9 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool chosen
         (void)puts(text);
         sfp_free(text);
     } else if (finished) {
-        print_table(r, out);
+        print_matrix(r);
+        sfp__print_numbers(r);
+        (void)printf("  report: %s/report.html\n", out);
     }
     return SFP_OK;
 }

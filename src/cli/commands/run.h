@@ -13,6 +13,8 @@ sfp_status sfp__run_describe_options(sfp_error *err);
 /* The settings that were given on the command line or in a file. */
 sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *err);
 
+/* Prints the measured numbers of a run, one per line, in at most 80 columns. */
+void sfp__print_numbers(const sfp_result *r);
 /* The status line of a run. */
 void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l);
 

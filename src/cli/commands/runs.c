@@ -3,15 +3,18 @@
  * A run is identified by its number in the registry or by its directory. Given a directory, the command reads its result.json, so
  * that runs of another machine can be shown and compared without adding them to the registry. */
 #include "cli/command.h"
+#include "cli/commands/run.h"
 #include "cli/commands/runs_compare.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 
 #include "base/mem.h"
 #include "results/registry.h"
+#include "results/result_fields.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -42,28 +45,50 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static bool list_row(void *ctx, const sfp__registry_row *row)
+static const char *text_of(const json_t *run, const char *key)
+{
+    const char *text = json_string_value(json_object_get(run, key));
+    return text ? text : "";
+}
+
+static void put_number(const json_t *run, const char *key, int width, int decimals)
+{
+    const json_t *x = json_object_get(run, key);
+    put_real(json_is_number(x) ? json_number_value(x) : NAN, width, decimals);
+}
+
+static sfp_status list_row(void *ctx, const char *text, sfp_error *err)
 {
     int *count = ctx;
+    OWNED_PTR(json_decref) json_t *run = NULL;
+    TRY(sfp__json_parse("registry", text, strlen(text), &run, err));
+    const json_t *seed = json_object_get(run, "seed");
     if ((*count)++ == 0)
         (void)printf("%5s  %-20s  %-24s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
-    (void)printf("%5" PRId64 "  ", row->id);
-    sfp__put_text(stdout, row->started, 20);
+    (void)printf("%5" PRId64 "  ", (int64_t)json_integer_value(json_object_get(run, "id")));
+    sfp__put_text(stdout, text_of(run, "started"), 20);
     (void)printf("  ");
-    sfp__put_cell(stdout, row->method, 24);
+    sfp__put_cell(stdout, text_of(run, "method"), 24);
     (void)printf("  ");
-    sfp__put_cell(stdout, row->data, 28);
-    (void)printf("  %6" PRIu64, row->seed);
-    put_real(row->average_accuracy, 8, 4);
-    put_real(row->forgetting, 8, 4);
-    put_real(row->samples_per_second, 9, 1);
-    put_real(row->seconds, 8, 1);
+    sfp__put_cell(stdout, text_of(run, "data"), 28);
+    if (json_is_string(seed)) /* above 2^63 */
+        (void)printf("  %6s", json_string_value(seed));
+    else
+        (void)printf("  %6" PRId64, (int64_t)json_integer_value(seed));
+    put_number(run, "average_accuracy", 8, 4);
+    put_number(run, "forgetting", 8, 4);
+    put_number(run, "samples_per_second", 9, 1);
+    put_number(run, "seconds", 8, 1);
     (void)printf("  ");
-    sfp__put_text(stdout, row->dir, 0);
-    const char *standing = row->running ? " (running)" : row->finished ? "" : " (not finished)";
-    (void)printf("%s%s\n", standing, row->gone ? " (gone)" : "");
-    return true;
+    sfp__put_text(stdout, text_of(run, "dir"), 0);
+    bool running = json_is_true(json_object_get(run, "running")), finished = json_is_true(json_object_get(run, "finished"));
+    (void)printf("%s%s\n",
+                 running    ? " (running)"
+                 : finished ? ""
+                            : " (not finished)",
+                 json_is_true(json_object_get(run, "gone")) ? " (gone)" : "");
+    return SFP_OK;
 }
 
 static sfp_status list(const sfp__args *args, sfp_error *err)
@@ -133,6 +158,15 @@ static void put_line(const char *label, const char *value)
     (void)printf("\n");
 }
 
+void sfp__print_numbers(const sfp_result *r)
+{
+    for (const sfp__result_field *f = sfp__result_fields; f->key; f++)
+        if (sfp__result_field_shown(f, r))
+            (void)printf("  %-26s %10.*f%s%s\n", f->label, f->decimals,
+                         sfp__no_minus_zero(sfp__result_field_value(f, r), f->decimals), f->unit ? " " : "",
+                         f->unit ? f->unit : "");
+}
+
 static void print_matrix(const sfp_result *r)
 {
     char number[16], title[SFP_TITLE_SIZE];
@@ -164,13 +198,7 @@ static void print_run(const sfp_result *r, bool running)
     (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
     put_line("seed", text);
     put_line("machine", r->machine.cpu);
-    for (const sfp__result_column *n = sfp__result_columns; n->label; n++) {
-        double x = sfp__result_column_value(n, r);
-        if (!sfp__result_column_shown(n, r))
-            continue;
-        (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
-        put_line(n->label, text);
-    }
+    sfp__print_numbers(r);
     if (r->tasks > 1)
         print_matrix(r);
     (void)printf("\noptions\n");
@@ -367,18 +395,12 @@ const sfp__command sfp__cmd_runs = {
     .max_operands = SFP_OPERANDS_ANY,
     .text =
         "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
-        "of "
-        "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
-        "and, from 3 runs on, 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of "
-        "--latex, "
-        "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "
-        "has not "
-        "finished is marked and is never the best. Runtime is the time to "
-        "select, "
-        "train and update the buffer. RUN is a number from the list "
-        "or a run directory. 'add' adds directories, for example those of another machine, to the registry. "
-        "'forget' removes runs from the registry, but not their files. In the list, (gone) means that a directory does not exist "
-        "any more; the result in the registry can still be shown and compared.\n\n"
+        "with a row per group of runs that differ only in the seed, named by the preset and the options that differ, with mean "
+        "and, from 3 runs on, 95 % Student-t interval; of several runs with one seed, only the newest is used. A run that has "
+        "not finished is marked and is never the best. Runtime is the time to select, train and update the buffer. RUN is a "
+        "number from the list or a run directory. 'add' adds directories, for example those of another machine, to the "
+        "registry. 'forget' removes runs from the registry, but not their files. In the list, (gone) means that a directory "
+        "does not exist any more; the result in the registry can still be shown and compared.\n\n"
         "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"

@@ -110,20 +110,23 @@ static sfp_status describe(const sfp__run_groups *g, const sfp__strings *keys, s
 }
 
 /* Whether a format has a column for these numbers: CSV has all, LaTeX the main ones, and people see only measured ones. */
-static bool is_shown(const sfp__run_groups *g, const sfp__result_column *number, sfp__compare_format format)
+static bool is_shown(const sfp__run_groups *g, const sfp__result_field *number, sfp__compare_format format)
 {
     bool measured = format == SFP_COMPARE_CSV;
-    for (int k = 0; k < g->count; k++)
+    for (int k = 0; k < g->count && number->column; k++)
         measured = measured || sfp__run_groups_values(g, k, number) > 0;
-    return measured && (number->main || format != SFP_COMPARE_LATEX) &&
+    return number->column && measured && (number->main || format != SFP_COMPARE_LATEX) &&
            (format == SFP_COMPARE_CSV || sfp__run_groups_show(g, number));
 }
 
-static sfp_status fill_column(const sfp__run_groups *g, const sfp__result_column *number, bool csv, sfp__table *t, int column,
+static sfp_status fill_column(const sfp__run_groups *g, const sfp__result_field *number, bool csv, sfp__table *t, int column,
                               sfp_error *err)
 {
     OWNED char *name = NULL;
-    TRY(sfp__text_new(&name, err, "%s%s", csv ? number->key : number->label, number->fraction && !csv ? ", %" : ""));
+    char key[SFP_FIELD_KEY_SIZE];
+    const char *unit = csv ? NULL : number->fraction ? "%" : number->unit; /* the values of CSV are not scaled */
+    TRY(sfp__text_new(&name, err, "%s%s%s", csv ? sfp__result_field_key(number, key) : number->label, unit ? ", " : "",
+                      unit ? unit : ""));
     TRY(sfp__table_set_text(&t->column_name[column], name, err));
     t->percent[column] = number->fraction;
     t->decimals[column] = number->fraction ? number->decimals - 2 : number->decimals;
@@ -138,7 +141,7 @@ static void mark_best(sfp__table *t, const sfp__run_groups *g, sfp__compare_form
 {
     int column = 0;
     sfp__table_mark_best(t);
-    for (const sfp__result_column *number = sfp__result_columns; number->label; number++) {
+    for (const sfp__result_field *number = sfp__result_fields; number->key; number++) {
         if (!is_shown(g, number, format))
             continue;
         for (int k = 0; k < g->count && number->better == 0; k++)
@@ -152,14 +155,14 @@ static sfp_status make_table(const sfp__run_groups *g, const sfp__strings *keys,
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
     int columns = 0, column = 0;
-    for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
+    for (const sfp__result_field *number = sfp__result_fields; number->key; number++)
         columns += is_shown(g, number, format);
     TRY(sfp__table_create(g->count, columns, &t, err));
     TRY(sfp__table_set_text(&t->title, format == SFP_COMPARE_HTML ? "Results" : "Comparison of runs", err));
     TRY(sfp__table_set_text(&t->label, "tab:runs", err));
     TRY(name_rows(g, keys, t, err));
     TRY(describe(g, keys, t, err));
-    for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
+    for (const sfp__result_field *number = sfp__result_fields; number->key; number++)
         if (is_shown(g, number, format))
             TRY(fill_column(g, number, format == SFP_COMPARE_CSV, t, column++, err));
     mark_best(t, g, format);
@@ -206,10 +209,9 @@ static const char *find_numeric_option(plots *p)
 /* Sets the accuracy of every group. The prequential accuracy is used if no run has a test set. */
 static void set_accuracy(plots *p)
 {
-    const sfp__result_column *number = sfp__result_columns, *other = sfp__result_columns;
+    const sfp__result_field *number = sfp__result_field_find("average_accuracy");
+    const sfp__result_field *other = sfp__result_field_find("prequential_accuracy");
     int measured = 0;
-    while (strcmp(other->key, "prequential_accuracy") != 0)
-        other++;
     for (int k = 0; k < p->g->count; k++)
         measured += sfp__run_groups_values(p->g, k, number);
     number = measured ? number : other;
@@ -385,8 +387,9 @@ sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format f
     if (format == SFP_COMPARE_PLOT)
         return write_plot(g, &keys, t, path, err);
     return print_table(t,
-                       format == SFP_COMPARE_LATEX ? SFP_TABLE_LATEX
-                       : format == SFP_COMPARE_CSV ? SFP_TABLE_CSV
-                                                   : SFP_TABLE_MARKDOWN,
+                       format == SFP_COMPARE_LATEX      ? SFP_TABLE_LATEX
+                       : format == SFP_COMPARE_CSV      ? SFP_TABLE_CSV
+                       : format == SFP_COMPARE_MARKDOWN ? SFP_TABLE_MARKDOWN
+                                                        : SFP_TABLE_TEXT,
                        err);
 }

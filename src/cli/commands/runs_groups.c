@@ -100,21 +100,21 @@ bool sfp__run_groups_use(const sfp__run_groups *g, int i, int k)
     return g->of[i] == k && !g->excluded[i];
 }
 
-int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_column *number)
+int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_field *number)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++) {
-        double x = sfp__run_groups_use(g, i, k) ? sfp__result_column_value(number, &g->runs[i].result) : NAN;
+        double x = sfp__run_groups_use(g, i, k) ? sfp__result_field_value(number, &g->runs[i].result) : NAN;
         if (isfinite(x))
             g->x[count++] = x;
     }
     return count;
 }
 
-bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_column *number)
+bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_field *number)
 {
     for (int i = 0; i < g->n; i++)
-        if (!g->excluded[i] && sfp__result_column_shown(number, &g->runs[i].result))
+        if (!g->excluded[i] && sfp__result_field_shown(number, &g->runs[i].result))
             return true;
     return false;
 }

@@ -3,6 +3,7 @@
 #define SFP_CLI_RUNS_GROUPS_H
 
 #include "cli/commands/runs_compare.h"
+#include "results/result_fields.h"
 
 typedef struct sfp__run_groups {
     int n, count; /* numbers of runs and of groups */
@@ -25,9 +26,9 @@ const char *sfp__run_groups_option(const sfp__run_groups *g, int k, const char *
 bool sfp__run_groups_use(const sfp__run_groups *g, int i, int k);
 int sfp__run_groups_excluded(const sfp__run_groups *g);
 /* Writes the measured values of group k to g->x; returns their number. */
-int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_column *number);
+int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_field *number);
 /* Whether people see this number of the runs. */
-bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_column *number);
+bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_field *number);
 /* Calls fn once for every option whose value differs between groups. */
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx);
@@ -41,7 +42,7 @@ bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key);
 /* Whether a run that is used in group k has not finished. */
 bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k);
 
-/* Writes the comparison as a table with one row per group (LATEX, CSV, MARKDOWN), a page or a plot. */
+/* Writes the comparison as a table with one row per group (TEXT, LATEX, CSV, MARKDOWN), a page or a plot. */
 sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format format, const char *path, sfp_error *err);
 
 #endif

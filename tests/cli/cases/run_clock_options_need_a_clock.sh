@@ -25,4 +25,4 @@ try --config asks.yaml
 ls
 export STREAMFP_REGISTRY=$PWD/runs.db
 printf 'triage: off\nqueue: 0\ncalibrate: 20\n' >defaults.yaml
-streamfp run --data synthetic:20 --threads 1 --out out --config defaults.yaml --no-triage --controller off 2>&1 | grep -c 'samples  '
+streamfp run --data synthetic:20 --threads 1 --out out --config defaults.yaml --no-triage --controller off 2>&1 | grep -c 'offered  '

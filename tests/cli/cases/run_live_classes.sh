@@ -4,7 +4,7 @@ run() {
     streamfp run --threads 1 "$@" >stdout 2>stderr
     echo "exit $?"
     grep -v 'stands in\|samples/s' stderr
-    sed -n '/^  samples  /s/dropped.*/dropped/p; /^  unlabelled /{p;n;p}' stdout
+    grep -E '^  (offered|unlabelled:)' stdout
 }
 classes() { streamfp inspect --json "$1/state.safetensors" | grep -o '"class_names":\[[^]]*\]'; }
 mkdir -p in/mug1 in/mug2 in/bowl in/Bowls in/BOWL in/plate 'in/mug1 '

@@ -10,7 +10,7 @@ done
 mkfile image in/who.png 16 16 31
 touch in/.end
 args=(run --backbone tiny.safetensors --data watch:in --method slda --batch 4 --threads 1 --out out)
-streamfp "${args[@]}" 2>/dev/null | sed -n '/^  samples /,/^ *[0-9]* learned/p'
+streamfp "${args[@]}" 2>/dev/null | grep -E '^  (offered|standing)'
 streamfp correct out cat/1.png dog
 streamfp correct out who.png cat
 streamfp forget out dog/4.png
@@ -27,7 +27,7 @@ grep -c dog/4 out/samples.db
 mv in/cat/3.png in/dog/moved.png
 printf 'cat/4.png,dog\n' >in/labels.csv
 mkfile image in/owl/5.png 16 16 25 # a label with the old name of a class
-streamfp "${args[@]}" --resume 2>/dev/null | sed -n '/^  samples /,/corrected/p'
+streamfp "${args[@]}" --resume 2>/dev/null | grep -E '^  (offered|standing|corrected)'
 # one run that sees the final labels
 put() { # CLASS FILE...
     local file

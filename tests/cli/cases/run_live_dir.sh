@@ -1,6 +1,6 @@
 # a watched directory until Ctrl-C, which is a normal end; then only new files
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /^  unlabelled /{p;n;p}' stdout; } # the number of trained samples depends on timing
+table() { grep -E '^  (offered|unlabelled:)' stdout; } # the number of trained samples depends on timing
 mkdir -p in/cat
 for i in 1 2 3 4 5; do mkfile image "in/cat/$i.png" 32 32 "$i"; done
 mkfile image in/who.png 32 32 9

@@ -1,6 +1,6 @@
 # a tar on standard input: classes are added; an unlabelled image is predicted, and learned from when its label arrives
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /^  unlabelled /{p;n;p}' stdout; } # the number of trained samples depends on timing
+table() { grep -E '^  (offered|unlabelled:)' stdout; } # the number of trained samples depends on timing
 mkdir in
 sample() { # KEY SEED [LABEL]
     mkfile image "in/$1.png" 32 32 "$2"
@@ -56,7 +56,7 @@ head -c 4096 second.tar >short.tar
 try short.tar run --data stdin --method ncm --batch 4 --threads 1 --out short
 grep '"finished"' short/result.json
 # several archives, one after the other
-cat first.tar second.tar | streamfp run --data stdin --batch 4 --threads 1 --out both 2>/dev/null | grep '^  samples  ' | sed 's/dropped.*/dropped/'
+cat first.tar second.tar | streamfp run --data stdin --batch 4 --threads 1 --out both 2>/dev/null | grep '^  offered '
 # broken from the start: no directory is created, a finished run is not replaced, and nothing is registered
 head -c 10240 /dev/zero >nothing.tar # complete, but without entries
 for from in /dev/null in/a1.png nothing.tar; do try $from run --data stdin --threads 1 --out none/at/all; done

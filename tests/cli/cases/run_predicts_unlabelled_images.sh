@@ -16,7 +16,7 @@ run() { # OUT OPTIONS...
     streamfp run --preset paper --backbone tiny.safetensors --threads 1 --batch 4 --data manifest:list.csv --out "$out" "$@" >table 2>talk
     echo "exit $?"
     grep -v 'stands in\|no test set\|prompt-layers\|^task ' talk
-    grep '^  unlabelled ' table
+    grep '^  unlabelled:' table
     tr -d ' \n' <"$out/result.json" | grep -Eo '"samples":\{[^}]*\}|"labels":\{[^}]*\}'
 }
 run free --tasks free --attune off

@@ -13,7 +13,7 @@ settings && echo
 messages
 echo "short last batches:"
 run --preset paper --batch 7 && cat stderr
-grep -A 2 '^  samples' stdout
+grep -E '^  (offered|dropped|excluded|trained on|replayed) ' stdout
 grep -o 'replayed [0-9]*;[^.]*' out/report.html
 echo "with a rate:"
 run --preset paper --rate 1e9 --calibrate 2

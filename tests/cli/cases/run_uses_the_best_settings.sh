@@ -21,7 +21,7 @@ settings --rate 1000 --queue 2
 settings --rate 1000 --queue 2 --queue-policy block
 settings --rate 1000 --clock paper --calibrate 1
 settings --rate 1000 --allocate fixed
-grep -oE ' (train|closed form) [0-9.]*,$' stdout | sed 's/[0-9.]*,/N/'
+grep -oE '^  (trained on|learned in closed form)' stdout
 grep -c 'training loss' out/report.html # nothing is trained
 run --rate 1000 --queue 2 --allocate adaptive
 echo "in a file, or by --set:"
