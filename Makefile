@@ -29,7 +29,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
 T ?= test_heads
-.PHONY: dev-test $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
+.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
 .NOTPARALLEL:
 
 setup:
@@ -78,13 +78,17 @@ tidy: setup-check
 	@scripts/tidy build/release $(JOBS)
 
 # Warnings are errors in these builds except release, because another compiler may have new warnings. The tests of release run last,
-# so that their summary is at the end of the output. Unit tests run with sanitizers, and those of numbers in cblas; check-long runs them in
-# release and tsan, too.
-check: check-rules cblas-tests asan-tests tsan-tests release-tests tidy
+# so that their summary is at the end of the output. Unit tests, fuzz corpora and sequences of calls run with sanitizers, unit tests of
+# numbers also in cblas; none of them is built or run again in release, where check-long runs them, too.
+check: check-rules cblas-tests asan-tests tsan-tests release-programs tidy
 	ctest --test-dir build/cblas -L numeric -j $(JOBS)
 	ctest --test-dir build/asan -j $(JOBS)
 	ctest --test-dir build/tsan -L threads -LE numeric -j $(JOBS)
-	ctest --test-dir build/release -E '^test_' -j $(JOBS)
+	ctest --test-dir build/release -E '^(test_|fuzz_replay_|library_sequences)' -j $(JOBS)
+
+release-programs: setup-check
+	@cmake --preset release -DBUILD_TESTING=ON >/dev/null
+	@cmake --build build/release -j $(JOBS) --target programs
 
 check-long: release-tests asan-tests tsan-tests fuzz-tests
 	@scripts/setup demo

@@ -512,42 +512,6 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
         assert_true(memcmp(before + c * 16, f->fp->linear_w.data + c * 16, 16 * sizeof(float)) != 0);
 }
 
-TEST(every_selector_and_buffer_runs)
-{
-    const char *const selectors[] = {"streamfp", "none", "random"}, *const buffers[] = {"streamfp", "er", "none"};
-    OWNED_BY(free_model) model m = tiny_model(2);
-    for (int s = 0; s < 3; s++)
-        for (int k = 0; k < 3; k++) {
-            sfp__learner_options o = small_options(&m, 1, 4);
-            const int32_t classes[] = {0, 1, 2, 3};
-            o.select = selectors[s];
-            o.buffer.method = buffers[k];
-            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-            MUST(sfp__learner_set_classes(l, 4, classes, &err));
-            int moved = 0, last[8] = {-1};
-            for (uint64_t t = 0; t < 8; t++) {
-                sfp__timestamp_details r = offer(l, 0, 4, t);
-                assert_int_equal(r.coreset_count, s == 1 ? 8 : 4);
-                int seen[8] = {0};
-                for (int i = 0; i < r.coreset_count; i++) {
-                    assert_in_range(r.coreset[i], 0, 7);
-                    assert_int_equal(seen[r.coreset[i]]++, 0);
-                }
-                moved += t > 0 && memcmp(last, r.coreset, 4 * sizeof(int)) != 0;
-                memcpy(last, r.coreset, (size_t)r.coreset_count * sizeof(int));
-                if (s == 1)
-                    for (int i = 0; i < 8; i++)
-                        assert_int_equal(r.coreset[i], i);
-                assert_int_equal(r.replay_count[0], k == 2 || t == 0 ? 0 : 4);
-                if (k < 2) {
-                    assert_int_equal(l->buffer->filled, t < 2 ? 8 * (t + 1) : 20);
-                    assert_int_equal(l->buffer->seen, 8 * (t + 1));
-                }
-            }
-            assert_int_equal(moved > 0, s != 1);
-        }
-}
-
 /* The weights of this selector are equal: using them in the loss changes nothing. */
 TEST(equal_weights_change_nothing)
 {
@@ -604,22 +568,6 @@ TEST(compressed_images_replay_identically)
         }
     }
     assert_true(same_values(&v[0], &v[1]));
-}
-
-TEST(classes_have_names)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = small_options(&m, 1, 4);
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp__learner_classes(l), 4); /* naming does not add rows */
-    MUST(sfp__learner_name_class(l, 2, "cat", &err));
-    MUST(sfp__learner_name_class(l, 2, "dog", &err));
-    assert_string_equal(sfp__learner_class_name(l, 2), "dog");
-    assert_null(sfp__learner_class_name(l, 1));
-    assert_null(sfp__learner_class_name(l, -1));
-    assert_int_equal(sfp__learner_name_class(l, 4, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_name_class(l, -1, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_classes(l), 4);
 }
 
 /* ------------------------------------------------------------- prequential accuracy */

@@ -1,5 +1,5 @@
 /* Every buffer method in a learner: its model callbacks return what a step computes, queries are computed once, and the reported
- * change is what happened. Results do not depend on threads or a resume, and later timestamps allocate nothing. */
+ * change is what happened. test_learner_select.c tests threads, resumes and memory. */
 #include "learner/learner.h"
 
 #include "test.h"
@@ -82,44 +82,6 @@ TEST(the_reported_change_matches_the_slots)
             }
 }
 
-TEST(threads_and_repetition_change_nothing)
-{
-    for (int i = 0; i < METHODS; i++) {
-        values v[2] = {{0}};
-        shot s[2];
-        for (int k = 0; k < 2; k++) {
-            OWNED_BY(free_model) model m = tiny_model(k ? 3 : 1);
-            sfp__learner_options o = options_of(&m, "streamfp", methods[i], 20);
-            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-            offer_range(l, 0, TIMES);
-            v[k] = take_values(l);
-            s[k] = shot_of(l);
-        }
-        if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
-            fail_msg("buffer '%s': one thread and three end differently", methods[i]);
-    }
-}
-
-TEST(a_resumed_learner_keeps_the_same_samples)
-{
-    OWNED_BY(free_model) model m = tiny_model(2);
-    for (int i = 0; i < METHODS; i++) {
-        sfp__learner_options o = options_of(&m, "learnloss", methods[i], 30);
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
-        offer_range(a, 0, TIMES);
-        MUST(resume_from(a, b));
-        for (uint64_t t = TIMES; t < TIMES + 5; t++) {
-            (void)offer(a, 0, 6, t);
-            (void)offer(b, 0, 6, t);
-            shot one = shot_of(a), two = shot_of(b);
-            if (memcmp(&one, &two, sizeof one) != 0)
-                fail_msg("buffer '%s': other samples after a resume", methods[i]);
-        }
-        values v = take_values(a);
-        check_values(b, &v);
-    }
-}
-
 /* The scores of gss are part of a checkpoint: a file without them is refused, and resuming restores them. */
 TEST(the_state_of_a_buffer_method_is_saved)
 {
@@ -134,21 +96,6 @@ TEST(the_state_of_a_buffer_method_is_saved)
     assert_int_equal(gss->state_tensors(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
     assert_true(((float *)p.data)[19] != 0);
-}
-
-TEST(later_timestamps_allocate_nothing)
-{
-    OWNED_BY(free_model) model m = tiny_model(2);
-    for (int i = 0; i < METHODS; i++)
-        for (int slots = 5; slots <= 20; slots += 15) {
-            sfp__learner_options o = options_of(&m, "streamfp", methods[i], slots);
-            o.fp.tasks = 2;
-            o.fp.classes = 6;
-            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-            offer_range(l, 0, 4);
-            for (uint64_t t = 4; t < 10; t++)
-                check_allocates_nothing(methods[i], l, 0, 6, t);
-        }
 }
 
 /* ---------------------------------------------------------------- model callbacks */

@@ -151,16 +151,4 @@ static UNUSED void check_values(sfp__learner *l, values *want)
     assert_true(same_values(&v, want));
 }
 
-/* Long runs: `make check-long` sets SFP_LONG. */
-static UNUSED bool long_tests(void)
-{
-    const char *names[] = {"SFP_LONG", "STREAMFP_LONG"};
-    for (int i = 0; i < 2; i++) {
-        const char *v = getenv(names[i]);
-        if (v && strcmp(v, "1") == 0)
-            return true;
-    }
-    return false;
-}
-
 #endif

@@ -72,96 +72,6 @@ static sfp__learner *make(const char *method)
     return make_with_taps(method, 1);
 }
 
-static sfp__predictor *make_method_predictor(sfp__learner *l)
-{
-    sfp__predictor *p = NULL;
-    MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
-    return p;
-}
-
-static void offer(sfp__learner *l, int from, int n)
-{
-    sfp__timestamp_details t;
-    MUST(sfp__learner_offer(l, n, samples + from, &t, NULL));
-    assert_int_equal(t.offered, n);
-    assert_int_equal(t.prequential_total, n);
-    assert_true(t.prequential_correct >= 0 && t.prequential_correct <= n);
-}
-
-TEST(known_queries_change_no_prediction)
-{
-    for (int m = 0; m < 8; m++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_with_taps(methods[m / 2], 1 + m % 2);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_method_predictor(l);
-        static float query[N * 2 * D];
-        bool has[N] = {false};
-        int32_t first[N], again[N];
-        MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
-        for (int i = 0; i < N; i++)
-            assert_int_equal(first[i], -1); /* no class was seen */
-        offer(l, 0, BATCH);
-        offer(l, BATCH, BATCH);
-        MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
-        for (int i = 0; i < N; i++)
-            has[i] = i % 4 == 1; /* gaps: unknown queries between known ones */
-        MUST(sfp__predictor_predict(p, N, rgb, query, has, again, NULL, NULL));
-        for (int i = 0; i < N; i++) {
-            assert_true(has[i]);
-            assert_int_equal(first[i], again[i]);
-            assert_in_range(first[i], 0, CLASSES - 1);
-        }
-    }
-}
-
-TEST(a_resumed_head_continues_identically)
-{
-    const char *path = in_directory("checkpoint");
-    for (int m = 0; m < 8; m++) {
-        OWNED_PTR(sfp__learner_free)
-        sfp__learner *a = make_with_taps(methods[m / 2], 1 + m % 2), *b = make_with_taps(methods[m / 2], 1 + m % 2);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = make_method_predictor(a), *of_b = make_method_predictor(b);
-        OWNED char *position = NULL;
-        bool used_old;
-        float query[N * 2 * D];
-        bool has[N] = {false};
-        int32_t one[N], two[N];
-        offer(a, 0, BATCH);
-        MUST(sfp__learner_checkpoint(a, path, "here", NULL));
-        MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
-        assert_string_equal(position, "here");
-        assert_int_equal(sfp__learner_get_counts(b).trained, BATCH);
-        offer(a, BATCH, 3);
-        offer(b, BATCH, 3);
-        MUST(sfp__predictor_predict(of_a, N, rgb, query, has, one, NULL, NULL));
-        MUST(sfp__predictor_predict(of_b, N, rgb, query, has, two, NULL, NULL));
-        assert_memory_equal(one, two, sizeof one);
-    }
-}
-
-/* If the last checkpoint is damaged, the one before is used, and the damaged one never replaces it. */
-TEST(a_head_resumes_from_the_backup_checkpoint)
-{
-    const char *path = in_directory("two");
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make("slda"), *b = make("slda");
-    bool used_old = false;
-    const char *const want[] = {"first", "first", "first", "third"};
-    offer(a, 0, BATCH);
-    MUST(sfp__learner_checkpoint(a, path, "first", NULL));
-    MUST(sfp__learner_checkpoint(a, path, "second", NULL));
-    for (int i = 0; i < 4; i++) {
-        OWNED char *position = NULL;
-        if (i < 2)
-            put_text("two", "half a file");
-        else
-            flip_last_byte(path);
-        MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
-        assert_true(used_old);
-        assert_string_equal(position, want[i]);
-        for (int k = 0; k < i; k++) /* the first checkpoint replaces the damaged file; the second keeps that as a backup */
-            MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
-    }
-}
-
 TEST(taps_beyond_the_blocks_are_refused)
 {
     sfp__learner *l = NULL;
@@ -189,23 +99,6 @@ TEST(settings_that_are_saved_only_if_changed_are_compared)
     check_cannot_resume(plain, balanced, "ridge is plain, expected balanced, the current setting");
     check_cannot_resume(with_mean, plain, "tap-mean is on, expected off, the current setting");
     check_cannot_resume(plain, with_mean, "tap-mean is off, expected on, the current setting");
-}
-
-TEST(mismatches_are_refused)
-{
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make("ncm");
-    sfp__timestamp_details t;
-    OWNED char *position = NULL;
-    bool used_old;
-    REFUSED_EXACTLY(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "batch size is 6, expected 1 to 5");
-    sfp__sample odd = samples[7];
-    odd.label = CLASSES;
-    REFUSED_EXACTLY(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
-    const char *path = in_directory("nowhere");
-    assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__learner_load(l, path, &err), SFP_ENOTFOUND);
-    put_text("torn", "half a file");
-    assert_int_equal(sfp__learner_resume(l, in_directory("torn"), &position, &used_old, &err), SFP_EFORMAT);
 }
 
 static sfp__learner *make_growing(const char *method)

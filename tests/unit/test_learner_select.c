@@ -1,13 +1,14 @@
-/* Every selector in a learner: it obtains the inputs that it declares, and works with any buffer. Results do not depend
- * on threads or a resume, and later timestamps allocate nothing. */
+/* Every selector in a learner: it obtains the inputs that it declares, and works with any buffer. With any selector or buffer
+ * method, results do not depend on threads or a resume, and later timestamps allocate nothing. */
 #include "learner/learner.h"
 
 #include "compute/kernels.h"
+#include "io/file.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"
 
-enum { BATCH = 20, TIMES = 5 };
+enum { BATCH = 20, TIMES = 5, MAX_PAIRS = 32 };
 
 static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, bool known)
 {
@@ -58,51 +59,92 @@ TEST(every_selector_works_with_every_buffer)
         }
 }
 
-TEST(threads_and_repetition_change_nothing)
+/* ---------------------------------------------- threads, resumes and memory, for every method */
+
+/* Every selector, and every buffer method with a selector that learns. The classes change within `times` timestamps, and ssd optimises
+ * its images from the 18th on. */
+typedef struct pair {
+    const char *select, *buffer;
+    uint64_t times;
+} pair;
+
+static int find_pairs(pair *out)
 {
-    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        values v[2] = {{0}};
-        for (int i = 0; i < 2; i++) {
-            OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
-            sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false);
-            o.weighted = true;
-            OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
-            offer_range(l, 0, TIMES);
-            v[i] = take_values(l);
+    int n = 0;
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++)
+        out[n++] = (pair){(*s)->name, "streamfp", 9};
+    for (int b = 0; sfp__buffer_methods[b]; b++)
+        out[n++] = (pair){"learnloss", sfp__buffer_methods[b]->name, strcmp(sfp__buffer_methods[b]->name, "ssd") == 0 ? 30 : 9};
+    assert_true(n <= MAX_PAIRS);
+    return n;
+}
+
+static void offer_changing(sfp__learner *l, uint64_t from, uint64_t to)
+{
+    for (uint64_t t = from; t < to; t++)
+        (void)offer(l, t < 4 ? 0 : 2, t < 4 ? 3 : 6, t);
+}
+
+static void check_same_checkpoint(const pair *p, const char *what, sfp__learner *a, sfp__learner *b)
+{
+    const char *path = kept_print("/tmp/sfp_test_pairs_%d", (int)getpid());
+    sfp__learner *l[2] = {a, b};
+    uint8_t *bytes[2];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        MUST(sfp__learner_checkpoint(l[i], path, "", &err));
+        MUST(sfp__file_read(path, 1 << 30, &bytes[i], &n[i], &err));
+        (void)unlink(path);
+    }
+    if (n[0] != n[1] || memcmp(bytes[0], bytes[1], n[0]) != 0)
+        fail_msg("selector '%s', buffer '%s': other bytes after %s", p->select, p->buffer, what);
+    sfp__free(bytes[0]);
+    sfp__free(bytes[1]);
+}
+
+TEST(neither_threads_nor_resumes_change_a_byte)
+{
+    pair pairs[MAX_PAIRS];
+    OWNED_BY(free_model) model one = tiny_model(1), three = tiny_model(3);
+    for (int i = find_pairs(pairs) - 1; i >= 0; i--) {
+        const pair *p = &pairs[i];
+        sfp__learner_options o = options_of(&three, p->select, p->buffer, false);
+        o.weighted = true;
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&one, &o), *b = learner_of(&three, &o);
+        offer_changing(a, 0, p->times);
+        sfp__learner *resumed[4];
+        int stops = 0;
+        uint64_t t = 0;
+        for (uint64_t stop = 3; stop < p->times; stop += 9, stops++) {
+            offer_changing(b, t, stop);
+            MUST(resume_from(b, resumed[stops] = learner_of(&three, &o)));
+            offer_changing(resumed[stops], stop, p->times);
+            t = stop;
         }
-        if (!same_values(&v[0], &v[1]))
-            fail_msg("selector '%s': one thread and three learn different values", (*s)->name);
+        offer_changing(b, t, p->times);
+        check_same_checkpoint(p, "three threads", a, b);
+        for (int k = 0; k < stops; k++) {
+            check_same_checkpoint(p, "a resume", b, resumed[k]);
+            sfp__learner_free(resumed[k]);
+        }
     }
 }
 
 TEST(later_timestamps_allocate_nothing)
 {
+    pair pairs[MAX_PAIRS];
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", true);
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
-        offer_range(l, 0, 4);
-        check_allocates_nothing((*s)->name, l, 0, 6, 77);
-    }
-}
-
-TEST(a_resumed_learner_makes_the_same_picks)
-{
-    OWNED_BY(free_model) model m = tiny_model(2);
-    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false);
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
-        offer_range(a, 0, TIMES);
-        MUST(resume_from(a, b));
-        for (uint64_t t = TIMES; t < TIMES + 4; t++) {
-            sfp__timestamp_details one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
-            assert_int_equal(one.coreset_count, two.coreset_count);
-            if (memcmp(one.coreset, two.coreset, (size_t)one.coreset_count * sizeof(int)) != 0)
-                fail_msg("selector '%s': other picks after a resume", (*s)->name);
+    for (int i = find_pairs(pairs) - 1; i >= 0; i--)
+        for (int slots = 5; slots <= 20; slots += 15) { /* fewer slots than a batch, and as many */
+            const pair *p = &pairs[i];
+            sfp__learner_options o = options_of(&m, p->select, p->buffer, true);
+            o.buffer.slots = slots;
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
+            const uint64_t warm = p->times + 12; /* every size of a micro-batch has occurred */
+            offer_changing(l, 0, warm);
+            for (uint64_t t = warm; t < warm + 7; t++)
+                check_allocates_nothing(kept_print("%s, %s", p->select, p->buffer), l, 2, 6, t);
         }
-        values v = take_values(a);
-        check_values(b, &v);
-    }
 }
 
 /* A checkpoint without the state of its selector is refused, and nothing changes. */

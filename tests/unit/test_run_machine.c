@@ -109,37 +109,6 @@ TEST(a_live_run_without_free_descriptors_loses_no_image)
     assert_int_equal(r.samples.skipped, 0);
 }
 
-/* --------------------------------------------------------------------------- memory */
-
-TEST(a_run_without_memory_fails_and_resumes_or_has_the_same_bytes)
-{
-    sfp__run_options o = folder_options("few", 2, false);
-    o.test = o.data;
-    unsigned long from = sfp__mem_count();
-    (void)run_once(&o, "memory_whole", 0, NULL);
-    long count = (long)(sfp__mem_count() - from);
-    int failed = 0;
-    for (long k = 0; k < count; k += 1 + count / 60) {
-        const char *name = kept_print("memory%ld", k);
-        const sfp__run_hooks hooks = {0};
-        sfp_result r = {0};
-        o.out = in_directory(name);
-        o.resume = false;
-        sfp__mem_fail_at(k);
-        sfp_status status = run_all(&o, &hooks, &r);
-        sfp__mem_fail_at(-1);
-        sfp__result_done(&r);
-        assert_true(status == SFP_OK || status == SFP_ENOMEM);
-        failed += status != SFP_OK;
-        o.resume = true;
-        sfp_result after = run_once(&o, name, 0, NULL);
-        assert_true(after.finished);
-        assert_int_equal(after.samples.skipped, 0);
-        same_state("memory_whole", name);
-    }
-    assert_true(failed > 20);
-}
-
 /* ---------------------------------------------------------------------------- files */
 
 static const char *const attributes[] = {"mtu",     "flags",     "type",     "ifindex",          "iflink",
