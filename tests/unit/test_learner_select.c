@@ -74,7 +74,7 @@ static int find_pairs(pair *out)
     for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         out[n++] = (pair){(*s)->name, "streamfp", 9};
     for (int b = 0; sfp__buffer_methods[b]; b++)
-        out[n++] = (pair){"learnloss", sfp__buffer_methods[b]->name, strcmp(sfp__buffer_methods[b]->name, "ssd") == 0 ? 30 : 9};
+        out[n++] = (pair){"learnloss", sfp__buffer_methods[b]->name, strcmp(sfp__buffer_methods[b]->name, "ssd") == 0 ? 30 : 15};
     assert_true(n <= MAX_PAIRS);
     return n;
 }
