@@ -183,8 +183,9 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
     if (!found)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
+    const sfp__source_ops *ops = a->base.plan->source->ops;
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
-        return SFP_OK;
+        return ops->decided ? ops->decided(a->base.plan->source, row.id, row.name, err) : SFP_OK;
     if (r->label && !sfp__classes_allowed(a->classes, r->label))
         return sfp__fail(err, SFP_EINVAL, "label is '%s', expected a known class, because the run has --classes strict",
                          r->label);
@@ -199,6 +200,8 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     i->id = row.id;
     if (r->label)
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
+    if (r->label && ops->decided)
+        TRY(ops->decided(a->base.plan->source, row.id, i->name, err));
     if (row.learned) {
         TRY(add_revision(a, i, row.learned, r->label, err));
         if (!r->label)

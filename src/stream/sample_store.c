@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { APPLICATION = 0x53465053, LAYOUT = 1 }; /* numbers in the header of the file: "SFPS", and the version of the tables */
+enum { APPLICATION = 0x53465053, LAYOUT = 2 }; /* numbers in the header of the file: "SFPS", and the version of the tables */
 enum { BUSY_MILLISECONDS = 10000 };
 static const double commit_seconds = 1;
 
@@ -35,6 +35,8 @@ static const char create_sql[] =
     /* labels that were given before the present one */
     "CREATE TABLE earlier_label(sample INTEGER, until INTEGER, label TEXT);"
     "CREATE INDEX earlier_label_sample ON earlier_label(sample);"
+    /* labels that a command gave: the lines of labels.csv before an offset, and a move that is not seen yet, are older */
+    "CREATE TABLE decision(sample INTEGER PRIMARY KEY, lines INTEGER, moved INTEGER);"
     "CREATE TABLE renamed(label TEXT PRIMARY KEY, class TEXT) WITHOUT ROWID;"
     "CREATE TABLE line(name TEXT PRIMARY KEY, label TEXT) WITHOUT ROWID;"
     "CREATE TABLE undo(generation INTEGER, sample INTEGER, learned TEXT, PRIMARY KEY(generation, sample)) WITHOUT ROWID;"
@@ -77,6 +79,11 @@ static const char create_sql[] =
              " learned = NULL, standing = 4, reason = NULL, timestamp = NULL, class = NULL, probability = NULL,"                \
              " unknown = NULL, predicted = NULL WHERE id = ?1")                                                                 \
     X(ERASE_LABELS, "DELETE FROM earlier_label WHERE sample = ?1")                                                              \
+    X(ERASE_DECISION, "DELETE FROM decision WHERE sample = ?1")                                                                 \
+    X(DECIDE, "INSERT OR REPLACE INTO decision VALUES(?1, ?2, ?3)")                                                             \
+    X(DECISION, "SELECT lines, moved FROM decision WHERE sample = ?1")                                                          \
+    X(DECISION_MOVED, "UPDATE decision SET moved = 0 WHERE sample = ?1")                                                        \
+    X(DECISIONS_REWRITTEN, "UPDATE decision SET lines = 0")                                                                     \
     X(ERASE_UNDO, "DELETE FROM undo WHERE sample = ?1")                                                                         \
     X(ERASE_LINES, "DELETE FROM line WHERE name = ?2 OR name IN (SELECT name FROM other_name WHERE sample = ?1)")               \
     X(COUNTS,                                                                                                                   \
@@ -585,6 +592,7 @@ sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const 
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     TRY(change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
+    TRY(change(s, err, DECISION_MOVED, "i", (int64_t)id));
     if (was.standing == SFP__UNREADABLE || was.standing == SFP__DROPPED) {
         count_standing(s, &was, SFP__WAITING);
         s->counts.unlabelled += !was.label;
@@ -618,6 +626,22 @@ sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_e
     count_standing(s, &was, now);
     s->counts.late += was.predicted && !was.label;
     s->counts.corrected += first;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_decide(sfp__store *s, uint64_t id, uint64_t lines, bool moved, sfp_error *err)
+{
+    LOCK(s);
+    return change(s, err, DECIDE, "iii", (int64_t)id, (int64_t)lines, (int64_t)moved);
+}
+
+sfp_status sfp__store_decision(sfp__store *s, uint64_t id, uint64_t *lines, bool *moved, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, DECISION, "i", (int64_t)id));
+    *lines = st ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    *moved = st && sqlite3_column_int(st, 1);
     return SFP_OK;
 }
 
@@ -718,9 +742,11 @@ sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, 
     return SFP_OK;
 }
 
-sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
+sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, bool rewritten, sfp_error *err)
 {
     LOCK(s);
+    if (rewritten)
+        TRY(change(s, err, DECISIONS_REWRITTEN, ""));
     TRY(change(s, err, SET, "ti", "labels_offset", (int64_t)at->offset));
     TRY(change(s, err, SET, "ti", "labels_line", (int64_t)at->line));
     return change(s, err, SET, "ti", "labels_crc", (int64_t)at->crc);
@@ -785,6 +811,7 @@ static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
     sfp__digest mark = sfp__digest_bytes(s->salt, &was.digest, sizeof was.digest);
     TRY(change(s, err, MARK, "b", &mark));
     TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
+    TRY(change(s, err, ERASE_DECISION, "i", (int64_t)id));
     TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
     TRY(change(s, err, ERASE_LINES, "it", (int64_t)id, was.name));
     TRY(change(s, err, ERASE_NAMES, "i", (int64_t)id));

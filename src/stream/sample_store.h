@@ -89,6 +89,11 @@ sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const 
 sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err);
 /* Records a label. The sample is WAITING until it is learned with it; it is LEARNED if it already is. */
 sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
+/* A command has given the sample a label. Its lines in labels.csv that begin before byte `lines`, and a move of its file that is not
+ * seen yet (`moved`), are older. sfp__store_moved ends the latter. */
+sfp_status sfp__store_decide(sfp__store *s, uint64_t id, uint64_t lines, bool moved, sfp_error *err);
+/* No command has given a label: 0 and false. */
+sfp_status sfp__store_decision(sfp__store *s, uint64_t id, uint64_t *lines, bool *moved, sfp_error *err);
 /* The first sample above `after` that an earlier process has left to be delivered again; *found false: there is none. */
 sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err);
 
@@ -113,7 +118,8 @@ typedef struct sfp__labels_position {
     uint32_t crc;
 } sfp__labels_position;
 sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err);
-sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err);
+/* rewritten: no line of the new list is older than a command. */
+sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, bool rewritten, sfp_error *err);
 
 /* ------------------------------------------------------------ standings: by the thread that learns */
 

@@ -76,6 +76,9 @@ typedef struct sfp__source_ops {
     /* Called before the first next. From then on the source looks in the store for images that it has delivered, and delivers those
      * again that an earlier process has left. NULL: the source cannot deliver an image twice. */
     sfp_status (*set_store)(sfp_source *s, sfp__store *store, sfp_error *err);
+    /* A command gives the sample a label. What was said about it before, but is not read yet, is older. Another thread than that of next
+     * calls it. NULL: a label has one origin only. */
+    sfp_status (*decided)(sfp_source *s, uint64_t id, const char *name, sfp_error *err);
     bool pauses;    /* an incomplete batch does not wait for more images (--max-wait) */
     bool on_demand; /* images are generated on request; they do not arrive by themselves */
     /* Frees the memory of the kind, also if opening failed half-way; may be NULL. */

@@ -661,7 +661,7 @@ TEST(lines_of_labels_csv_and_how_far_it_was_read_are_stored)
     assert_false(changed);
     MUST(sfp__store_set_line(s, "a", "dog", &changed, &err));
     assert_true(changed);
-    MUST(sfp__store_set_labels_position(s, &big, &err));
+    MUST(sfp__store_set_labels_position(s, &big, false, &err));
     reopen(&s);
     check_line(s, "a", "dog");
     MUST(sfp__store_labels_position(s, &at, &err));
@@ -960,9 +960,9 @@ TEST(a_damaged_or_foreign_file_is_refused_by_its_name)
     assert_true(sfp__store_is_one(path)); /* killed while it was created */
     close_checked(open_store());
     assert_true(sfp__store_is_one(path));
-    run_sql("PRAGMA user_version = 2");
-    check_refused(SFP_EFORMAT, "the layout has version 2, expected 1");
     run_sql("PRAGMA user_version = 1");
+    check_refused(SFP_EFORMAT, "the layout has version 1, expected 2");
+    run_sql("PRAGMA user_version = 2");
     sfp__store *s = open_store();
     add(s, "a", "cat");
     sfp__store_close(s);
@@ -979,7 +979,7 @@ TEST(a_damaged_or_foreign_file_is_refused_by_its_name)
 
 TEST(a_database_of_another_program_is_refused_and_not_changed)
 {
-    for (int version = 0; version < 2; version++) { /* 1: the version of our layout */
+    for (int version = 0; version <= 2; version += 2) { /* 2: the version of our layout */
         run_sql(kept_print("CREATE TABLE photos(x); INSERT INTO photos VALUES(1); PRAGMA user_version = %d", version));
         assert_false(sfp__store_is_one(in_directory(SFP__STORE_NAME)));
         check_refused(SFP_EFORMAT, "not a store of samples");

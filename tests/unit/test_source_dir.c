@@ -747,6 +747,40 @@ TEST(moves_and_labels_between_two_processes_are_corrections)
     assert_int_equal(sfp__store_get_counts(store).standing[SFP__WAITING], 2);
 }
 
+/* As `streamfp correct` does in the process of the run. */
+static void command(sfp_source *s, sfp__store *store, uint64_t id, const char *name, const char *label)
+{
+    MUST(sfp__store_label(store, id, label, &err));
+    MUST(s->ops->decided(s, id, name, &err));
+    MUST(sfp__store_learned(store, id, label, &err));
+}
+
+TEST(a_command_corrects_what_was_said_before_it_and_is_corrected_by_what_follows)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/dog/.keep", ""}, {"w/labels.csv", "cat/1.jpg,dog\n"},
+              {"w/mark/.keep", ""});
+    OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+    sfp_source *s = open_stored("w", store);
+    uint64_t one = check_new(s, "cat/1.jpg", "dog", "1"), two = check_new(s, "cat/2.jpg", "cat", "2");
+    append_text("w/labels.csv", "cat/1.jpg,owl\n"); /* the source sees both only after the commands */
+    move("w/cat/2.jpg", "w/dog/2.jpg");
+    command(s, store, one, "cat/1.jpg", "fox");
+    command(s, store, two, "cat/2.jpg", "fox");
+    check_nothing(s);
+    check_row(store, one, "cat/1.jpg fox");
+    check_row(store, two, "dog/2.jpg fox");
+    append_text("w/labels.csv", "cat/1.jpg,owl\n"); /* the same line once more */
+    assert_int_equal(check_again(s, "cat/1.jpg", "owl", "1"), one);
+    move("w/dog/2.jpg", "w/cat/2.jpg");
+    assert_int_equal(check_again(s, "cat/2.jpg", "cat", "2"), two);
+    command(s, store, one, "cat/1.jpg", "fox");
+    put_text("w/labels.csv", "x.jpg,cat\ncat/1.jpg,owl\n"); /* rewritten: what it said before is not new */
+    check_nothing(s);
+    check_row(store, one, "cat/1.jpg fox");
+    append_text("w/labels.csv", "cat/1.jpg,dog\n");
+    assert_int_equal(check_again(s, "cat/1.jpg", "dog", "1"), one);
+}
+
 TEST(a_label_list_is_continued_by_a_second_process)
 {
     enum { LONG = 100000 };

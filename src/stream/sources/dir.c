@@ -73,16 +73,20 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
 {
     dir_source *s = ctx;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-    bool changed, found;
+    bool changed, found, moved;
+    uint64_t older;
     int32_t class;
     TRY(number_of(s, label, strlen(label), &class, err));
     label = class >= 0 ? s->classes.name[class] : label;
     TRY(sfp__store_set_line(s->store, name, label, &changed, err));
-    if (!changed || class < 0)
+    if (class < 0 || (s->labels.again && !changed))
         return SFP_OK;
     TRY(sfp__store_find(s->store, name, &row, &found, err));
     if (!found || sfp__digest_equal(&row.digest, &(sfp__digest){0}) || /* it was never read */
         (row.label && strcmp(row.label, label) == 0))
+        return SFP_OK;
+    TRY(sfp__store_decision(s->store, row.id, &older, &moved, err));
+    if (!s->labels.again && s->labels.line_offset < older)
         return SFP_OK;
     OWNED char *path = sfp__strdup(name);
     TRY(sfp__check_memory(path, err));
@@ -107,7 +111,9 @@ static sfp_status read_labels(dir_source *s, sfp_error *err)
     TRY(status);
     if (s->labels.in_long_line || (s->labels.at.offset == before && s->labels.at.crc == crc))
         return SFP_OK; /* a position inside a line would not be understood later */
-    return sfp__store_set_labels_position(s->store, &s->labels.at, err);
+    TRY(sfp__store_set_labels_position(s->store, &s->labels.at, s->labels.again, err));
+    s->labels.again = false;
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- delivering */
@@ -159,7 +165,8 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
 {
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     const char *path = s->last.path, *class;
-    bool found, forgotten, gone = false;
+    bool found, forgotten, gone = false, older = false;
+    uint64_t lines;
     *skip = true;
     TRY(sfp__store_was_forgotten(s->store, digest, &forgotten, err));
     if (forgotten)
@@ -172,13 +179,15 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
         sfp__stored_done(&row);
         TRY(find_moved(s, digest, class != NULL, &row, &found, &gone, err));
     }
-    bool changes = found && !stays && class && !(row.label && strcmp(row.label, class) == 0);
+    if (found && !stays)
+        TRY(sfp__store_decision(s->store, row.id, &lines, &older, err));
+    bool changes = found && !stays && !older && class && !(row.label && strcmp(row.label, class) == 0);
     /* the sample may have been delivered when its file was being moved, so that it was not read */
     bool open = found && !stays &&
                 (row.standing == SFP__UNREADABLE || row.standing == SFP__DROPPED ||
                  (row.standing == SFP__WAITING && (row.label || !row.predicted)));
     *skip = found && !changes && !open;
-    if (found && !class && row.label)
+    if (found && (!class || older) && row.label)
         TRY(number_of(s, row.label, strlen(row.label), label, err));
     if (found) {
         if (gone || strcmp(row.name, path) == 0)
@@ -362,6 +371,15 @@ static sfp_status set_store(sfp_source *base, sfp__store *store, sfp_error *err)
     return sfp__store_labels_position(store, &s->labels.at, err);
 }
 
+static sfp_status decided(sfp_source *base, uint64_t id, const char *name, sfp_error *err)
+{
+    const dir_source *s = (const dir_source *)base;
+    struct stat st;
+    bool moved;
+    TRY(is_gone(s, name, &moved, err));
+    return sfp__store_decide(s->store, id, stat(s->labels.path, &st) == 0 ? (uint64_t)st.st_size : 0, moved, err);
+}
+
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     const sfp__dir_item *last = &((const dir_source *)s)->last;
@@ -398,6 +416,7 @@ static const sfp__source_ops dir_ops = {
     .next = next,
     .origin = origin,
     .set_store = set_store,
+    .decided = decided,
     .pauses = true,
     .close = close_dir,
 };

@@ -109,6 +109,8 @@ typedef struct sfp__dir_labels {
         uint64_t device, inode;
         int64_t size, modified, changed;
     } seen;                          /* the file when it was read last */
+    bool again;                      /* the file was rewritten: lines that it had before say nothing new; the reader ends this */
+    uint64_t line_offset;            /* where the line that is read begins */
     bool in_long_line;               /* the next bytes belong to a line that is too long, and are skipped */
     uint64_t skipped, first_skipped; /* number of skipped lines, and the first one; 0: none */
 } sfp__dir_labels;

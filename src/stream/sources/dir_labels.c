@@ -150,6 +150,7 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir
     sfp_status status = SFP_OK;
     char *at = bytes + (l->at.offset == 0 ? sfp__text_bom_length(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
+        l->line_offset = l->at.offset + (uint64_t)(at - bytes);
         status = read_line(l, at, stop, l->at.offset == 0 && at == begin, fn, ctx, err);
         at = stop + 1;
         l->at.line++;
@@ -160,6 +161,7 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir
         l->in_long_line = true;
         *used = n;
     } else if (*used == 0 && l->ended) { /* it stays unread: it may be continued before the run is */
+        l->line_offset = l->at.offset + (uint64_t)(at - bytes);
         status = read_line(l, at, bytes + n, l->at.offset == 0, fn, ctx, err);
     }
     return status;
@@ -182,6 +184,7 @@ static sfp_status check_beginning(sfp__dir_labels *l, int fd, char *bytes, sfp_e
     }
     if (done < l->at.offset || (uint32_t)crc != l->at.crc) {
         l->at = (sfp__labels_position){0};
+        l->again = true;
         l->in_long_line = false;
     }
     return SFP_OK;
