@@ -89,8 +89,10 @@ static sfp_status wait_for(sfp__store *s, const char *dir, int64_t first, int64_
     double until = sfp__monotonic_seconds() + answer_seconds;
     for (int64_t next = first; next <= last;) {
         bool done = false;
-        if (!sfp__directory_is_locked(dir))
-            TRY(serve_here(dir, err));
+        sfp_error why;
+        sfp_status status = sfp__directory_is_locked(dir) ? SFP_OK : serve_here(dir, &why);
+        if (status && !sfp__directory_is_locked(dir)) /* else the run has just started, and serves it */
+            return sfp__fail_key(err, why.key, status, "%s", why.message);
         TRY(sfp__store_read_answer(s, next, &done, err));
         while (done && next < last)
             TRY(sfp__store_read_answer(s, ++next, &done, err));

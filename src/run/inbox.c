@@ -189,14 +189,12 @@ static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const s
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     const sfp__file_stamp none = {0};
     sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p->bytes, p->bytes ? p->size : 0);
-    bool found = p->bytes != NULL, named = false;
-    for (uint64_t before = UINT64_MAX; found && !named; before = row.id) {
-        sfp__stored_done(&row);
-        TRY(sfp__store_find_bytes(b->opt.store, &digest, before, &row, &found, err));
-        named = found && strcmp(row.name, a->name) == 0;
-    }
-    bool waits = named && row.standing == SFP__WAITING && !row.label && a->class_name;
-    if (!waits && !(named && row.standing == SFP__DROPPED))
+    bool found = false;
+    if (p->bytes)
+        TRY(sfp__store_find(b->opt.store, a->name, &row, &found, err));
+    bool again = found && sfp__digest_equal(&row.digest, &digest);
+    bool waits = again && row.standing == SFP__WAITING && !row.label && a->class_name;
+    if (!waits && !(again && row.standing == SFP__DROPPED))
         return sfp__store_add(b->opt.store, a->name, &none, p->bytes ? &digest : NULL, a->class_name, &a->id, err);
     a->id = row.id;
     a->urgent = waits;

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { SAME_BYTES_MAX = 64 }; /* samples with the same bytes among which a moved file is searched */
+
 typedef struct dir_source {
     sfp_source base;
     sfp__source_live live;
@@ -140,13 +142,16 @@ static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_
     return SFP_OK;
 }
 
-/* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. */
+/* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. Of very many
+ * images with the same bytes, such as black frames, only the newest are examined. */
 static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, bool labelled, sfp__stored *out, bool *found,
                              bool *gone, sfp_error *err)
 {
-    for (uint64_t before = UINT64_MAX;;) {
+    uint64_t before = UINT64_MAX;
+    for (int i = 0;; i++) {
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         TRY(sfp__store_find_bytes(s->store, digest, before, &row, found, err));
+        *found = *found && i < SAME_BYTES_MAX;
         if (!*found)
             return SFP_OK;
         TRY(is_gone(s, row.name, gone, err));
