@@ -279,14 +279,29 @@ TEST(a_directory_that_cannot_name_a_class_causes_a_warning)
 
 TEST(an_unreadable_file_is_skipped)
 {
-    PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/cat/2.jpg", "gone soon"}, {"w/cat/3.jpg", "good"}, {"w/.end", ""});
+    PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/cat/3.jpg", "good"}, {"w/.end", ""});
     sfp_source *s = open_dir("w");
-    assert_int_equal(remove(in_directory("w/cat/2.jpg")), 0);
     check_dir_skipped(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: file is empty");
-    check_dir_skipped(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
     assert_false(s->live->lost);
     check_end(s);
+}
+
+TEST(a_file_that_is_removed_or_moved_before_it_is_read_is_not_a_sample)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "gone soon"}, {"w/cat/3.jpg", "3"}, {"w/dog/.keep", ""});
+    OWNED_PTR(sfp__store_close) sfp__store *store = NULL;
+    MUST(sfp__store_open(NULL, &store, &err));
+    sfp_source *s = open_dir("w");
+    MUST(s->ops->set_store(s, store, &err));
+    move("w/cat/1.jpg", "w/dog/1.jpg");
+    assert_int_equal(remove(in_directory("w/cat/2.jpg")), 0);
+    put_text("w/.end", "");
+    CHECK_NEXT(s, {"cat", "3"}, {"dog", "1"});
+    check_end(s);
+    assert_int_equal(sfp__store_next_id(store), 2);
+    assert_int_equal(warnings_of(s), 1);
+    assert_non_null(strstr(s->live->warnings[0], "cat/1.jpg: removed or moved before it was read"));
 }
 
 TEST(the_stream_fails_when_the_directory_is_moved)

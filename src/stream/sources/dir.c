@@ -11,7 +11,8 @@
  * corrects one that was learned. So does a line NAME,LABEL in PATH/labels.csv (dir.h), before or after the image arrives. An unlabelled
  * image that is linked or copied into the directory of a class gets this label.
  *
- * A file that cannot be read in its turn (removed, empty, or still open for writing at the end) is skipped. Changes by other
+ * A file that cannot be read in its turn (empty, or still open for writing at the end) is skipped. One that was removed before is not a
+ * sample. Changes by other
  * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After several
  * attempts sfp__source_settle decides: the file is skipped, or the source fails. */
 #include "stream/sources/dir.h"
@@ -36,6 +37,7 @@ typedef struct dir_source {
     sfp__dir_item last;            /* the last item */
     uint64_t last_id;              /* its sample, if last_stored */
     bool last_stored;
+    bool gone; /* the warning about a file that was removed before it was read was given */
     int failed; /* attempts at reading it that failed because of memory, descriptors or the disk; above 0: it is the next item, too */
 } dir_source;
 
@@ -237,7 +239,14 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     sfp__file_stamp stamp = stamp_of(&st);
     if (!s->last_stored) {
         TRY(sfp__store_find(s->store, s->last.path, &row, &found, err));
-        *skip = found && there && is_same_stamp(&row.stamp, &stamp);
+        bool gone = false;
+        if (!there)
+            TRY(is_gone(s, s->last.path, &gone, err));
+        if (gone && !found && !s->gone) /* perhaps it is delivered under another name */
+            sfp__source_warn_live(&s->base, "%.400s: removed or moved before it was read; further such files are not reported",
+                                  path);
+        s->gone |= gone && !found;
+        *skip = gone || (found && there && is_same_stamp(&row.stamp, &stamp));
         if (*skip)
             return SFP_OK;
     }
