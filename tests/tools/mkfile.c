@@ -17,7 +17,9 @@
  *         a copy of a safetensors file in which the first element of tensor NAME is NaN. The key of the checksum, if any, is
  *         renamed, so that the file looks as if it never had a checksum
  *     mkfile huge IN OUT NAME
- *         the same with all elements 3e38, so that products overflow */
+ *         the same with all elements 3e38, so that products overflow
+ *     mkfile many IN DIR COUNT
+ *         copies of a file, DIR/0000000.png and so on; behind its end each has its number, so that all have different bytes */
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "io/file.h"
@@ -323,6 +325,26 @@ static sfp_status make_nan(char **argv, sfp_error *err)
     return sfp__file_write(argv[3], bytes, n, err);
 }
 
+static sfp_status make_many(char **argv, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t n = 0;
+    TRY(sfp__file_read(argv[2], MAX_BYTES, &bytes, &n, err));
+    OWNED uint8_t *copy = sfp__calloc(n + 24, 1);
+    TRY(sfp__check_memory(copy, err));
+    memcpy(copy, bytes, n);
+    for (long i = 0; i < number(argv[4]); i++) {
+        char path[512];
+        (void)snprintf(path, sizeof path, "%s/%07ld.png", argv[3], i);
+        (void)snprintf((char *)copy + n, 24, "%ld", i);
+        FILE *f = fopen(path, "wb");
+        bool written = f && fwrite(copy, 1, n + 24, f) == n + 24;
+        if (!f || fclose(f) != 0 || !written)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    }
+    return SFP_OK;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -330,9 +352,9 @@ int main(int argc, char **argv)
         int min, max; /* limits of argc */
         sfp_status (*make)(char **argv, sfp_error *err);
     } kinds[] = {
-        {"vit", 5, 99, make_vit},      {"image", 6, 6, make_image}, {"jpeg", 6, 6, make_image},
-        {"golden", 4, 4, make_golden}, {"raw", 5, 5, make_raw},     {"length", 4, 4, make_length},
-        {"flip", 5, 5, make_flip},     {"nan", 5, 5, make_nan},     {"huge", 5, 5, make_nan},
+        {"vit", 5, 99, make_vit}, {"image", 6, 6, make_image},   {"jpeg", 6, 6, make_image}, {"golden", 4, 4, make_golden},
+        {"raw", 5, 5, make_raw},  {"length", 4, 4, make_length}, {"flip", 5, 5, make_flip},  {"nan", 5, 5, make_nan},
+        {"huge", 5, 5, make_nan}, {"many", 5, 5, make_many},
     };
     sfp_error err = {0};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
