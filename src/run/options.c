@@ -276,7 +276,7 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_REAL(
         "checkpoint-every", "SECONDS", NULL, 0, 1e6,
         "Seconds between checkpoints: of training, or on live streams and with --clock real of wall time. Default: 2, for a "
-        "watched directory 300, for other live streams 10; more if checkpoints would take more than 2 % of the time.",
+        "watched directory 300, for other live streams 10; more if checkpoints are large, or take more than 2 % of the time.",
         .resume = SFP_NOT_SAVED),
     SFP_ROW_REAL(
         "max-wait", "SECONDS", NULL, 0, 1e6,

@@ -19,10 +19,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { CHECKPOINT_RATIO = 50 };   /* minimum time between checkpoints, as a multiple of the time that one takes */
-enum { NOTICE_SECONDS = 10 };     /* live streams: minimum time between messages about what was skipped and evaluated */
-enum { WAIT_SECONDS = 5 };        /* live streams: time without an arrival until a message says that the run waits */
-static const double MEMORY = 0.9; /* weight of earlier measurements in the mean processing time per sample */
+enum { CHECKPOINT_RATIO = 50 };         /* minimum time between checkpoints, as a multiple of the time that one takes */
+enum { SAVE_BYTES_PER_SECOND = 20000 }; /* watched directories: maximum for checkpoints, 1.7 GB per day */
+enum { NOTICE_SECONDS = 10 };           /* live streams: minimum time between messages about what was skipped and evaluated */
+enum { WAIT_SECONDS = 5 };              /* live streams: time without an arrival until a message says that the run waits */
+static const double MEMORY = 0.9;       /* weight of earlier measurements in the mean processing time per sample */
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
 {
@@ -114,14 +115,14 @@ static bool uses_wall_time(const sfp__plan *p)
 }
 
 /* The time between checkpoints. A watched directory delivers again what was not saved, so its checkpoints may be rare, except the
- * first: it gives the directory a state. */
+ * first: it gives the directory a state. Large ones are rarer, for the sake of flash memory. */
 static double checkpoint_seconds(const sfp__run *run)
 {
     const sfp__plan *p = &run->plan;
     if (!isnan(p->opt->checkpoint_seconds))
         return p->opt->checkpoint_seconds;
     bool watched = p->live && p->source->kind && p->source->kind->walks;
-    return !p->live ? 2 : watched && run->pace.saved ? 300 : 10;
+    return !p->live ? 2 : watched && run->pace.saved ? fmax(300, run->pace.save_bytes / SAVE_BYTES_PER_SECOND) : 10;
 }
 
 /* The time at which a checkpoint is due, even if the stream delivers nothing until then. */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define STATE "state.safetensors"
 #define REPORT "report.html"
@@ -457,6 +458,13 @@ static sfp_status save_result(const sfp__run *run, sfp_error *err)
     return sfp__result_write(run->journal.r, path, err);
 }
 
+static double bytes_of(const sfp__run *run, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return !sfp__plan_path(&run->plan, name, path, sizeof path, NULL) && stat(path, &st) == 0 ? (double)st.st_size : 0;
+}
+
 sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err)
 {
     sfp__pace *pace = &run->pace;
@@ -471,6 +479,7 @@ sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err)
     }
     TRY(save_result(run, err));
     pace->saved = true;
+    pace->save_bytes = bytes_of(run, checkpoints[0]) + bytes_of(run, STATE);
     pace->saved_at = sfp__monotonic_seconds();
     pace->save_seconds = pace->saved_at - begin;
     return SFP_OK;

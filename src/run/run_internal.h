@@ -115,6 +115,7 @@ typedef struct sfp__pace {
     double train_seconds; /* seconds of training since the last checkpoint */
     double saved_at;      /* sfp__monotonic_seconds() of the last checkpoint */
     double save_seconds;  /* seconds that it took */
+    double save_bytes;    /* live streams: size of its files */
     bool reported;        /* a message about less frequent checkpoints was printed */
     bool unsaved;         /* data has arrived since */
     /* live streams */
