@@ -127,8 +127,10 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
     uint8_t *seen, *allowed;
     float *scores;
     OWNED void *block = NULL;
-    const sfp__want list[] = {
-        {&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}, {&scores, l->opt.method ? b * n : 0, sizeof *scores}};
+    const sfp__want list[] = {{&names, n, sizeof *names},
+                              {&seen, n, 1},
+                              {&allowed, n, 1},
+                              {&scores, l->opt.method && !l->fixed ? b * n : 0, sizeof *scores}};
     TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
     if (old) {
         memcpy(names, l->classes.names, old * sizeof *names);
@@ -211,12 +213,13 @@ sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit
     return SFP_OK;
 }
 
-sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, sfp__learner **out,
-                               sfp_error *err)
+/* Allocates a learner and sets what does not depend on whether it learns. */
+static sfp_status alloc_learner(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, sfp__learner **out,
+                                sfp_error *err)
 {
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
-    TRY(check_options(opt, err));
+    sfp__learner *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
+    *out = l;
     l->opt = *opt;
     if (!opt->method) { /* fingerprints have no taps */
         l->opt.taps = 1;
@@ -226,18 +229,44 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     l->threads = threads;
     l->D = vit->config.dim;
     l->S = vit->config.img_size;
-    TRY(sfp__learner_check_taps(&l->opt, &vit->config, err));
     l->taps = sfp__learner_taps(&l->opt, &vit->config);
     l->tap_dim = sfp__learner_tap_dim(&l->opt, &vit->config);
     l->pixels = 3 * (size_t)l->S * (size_t)l->S;
-    l->rgb_bytes = vit->config.rows ? (size_t)l->D * sizeof(float) : l->pixels; /* keys are those of a head that is given the rows */
+    l->rgb_bytes =
+        vit->config.rows ? (size_t)l->D * sizeof(float) : l->pixels; /* keys are those of a head that is given the rows */
     l->select_rng = sfp__rng_init(opt->seed, 2);
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);
     sfp__snapshots_init(&l->snapshots);
     pthread_mutex_init(&l->head_lock, NULL);
     l->classes.names_version = 1;
+    return SFP_OK;
+}
+
+sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, sfp__learner **out,
+                               sfp_error *err)
+{
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
+    TRY(check_options(opt, err));
+    TRY(alloc_learner(vit, threads, opt, &l, err));
+    TRY(sfp__learner_check_taps(&l->opt, &vit->config, err));
     TRY(opt->method ? init_method(l, err) : init_fingerprints(l, err));
+    *out = TAKE(l);
+    return SFP_OK;
+}
+
+sfp_status sfp__learner_create_fixed(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt,
+                                     sfp__learner **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
+    TRY(alloc_learner(vit, threads, opt, &l, err));
+    l->fixed = true;
+    if (opt->method) {
+        TRY(sfp__learner_make_head(l, &l->head, err));
+    } else {
+        TRY(sfp__fp_create(vit, threads, &l->opt.fp, 1, &l->fp, err));
+        l->opt.fp = l->fp->opt;
+    }
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -257,6 +286,8 @@ void sfp__learner_free(sfp__learner *l)
     sfp__learner_model_ops_done(l);
     sfp__arena_done(&l->pixels_arena);
     sfp__method_inputs_done(&l->method_inputs);
+    if (l->fixed)
+        sfp__fp_free(l->fp);
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->classes.capacity; i++)
         sfp__free(l->classes.names[i]);

@@ -169,6 +169,9 @@ sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l);
  * `position` is a text of the caller (stream position, configuration). sfp__learner_resume returns it, newly allocated
  * (sfp__free). */
 
+/* Opens a state to predict from it, with the options of the file: a learner without trainer, buffer or batch, which cannot learn.
+ * An error message names the file, the tensor or key, the found and the expected value. */
+sfp_status sfp__learner_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, sfp__learner **out, sfp_error *err);
 sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err);
 sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err);
 sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char *position, sfp_error *err);

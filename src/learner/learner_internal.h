@@ -93,8 +93,9 @@ struct sfp__learner {
     sfp__thread_pool *threads;
     const sfp__selector *selector; /* NULL with a method; then trainer, fp and buffer are NULL too */
     /* Contents of a checkpoint. */
+    bool fixed; /* opened to predict from a state: it has fp or a head, and nothing that only learning needs */
     sfp__trainer *trainer;
-    sfp__fp *fp;         /* belongs to the trainer */
+    sfp__fp *fp;         /* belongs to the trainer, if there is one */
     void *select_state;  /* state of a selector that learns, else NULL */
     sfp__buffer *buffer; /* NULL: none */
     sfp__head *head;     /* that of the method; NULL: fingerprints, whose linear head the trainer has */
@@ -131,6 +132,9 @@ struct sfp__learner {
     sfp__arena pixels_arena; /* copy of the parameters during the `pixels` callback */
 };
 
+/* Creates a learner that cannot learn, for sfp__learner_open. */
+sfp_status sfp__learner_create_fixed(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt,
+                                     sfp__learner **out, sfp_error *err);
 /* Reserves memory for at least `classes` classes; changes nothing else. */
 sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error *err);
 /* Reserves memory and adds rows to the linear head up to `classes`; new rows are initialised at random. On failure the number of
@@ -196,7 +200,12 @@ sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *
 /* Only with a method: the classes seen are those with samples. */
 void sfp__learner_update_seen(sfp__learner *l);
 
-/* Publishes the current state as a snapshot, if there are predictors. */
+/* Publishes the current state as a snapshot, if there are predictors on other threads (publish.c). */
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err);
+/* For a predictor that is used between timestamps only: publishes if the snapshot is older than the last timestamp. */
+sfp_status sfp__learner_publish_if_stale(sfp__learner *l, sfp_error *err);
+/* Counts a predictor on another thread; the first one needs a snapshot. */
+sfp_status sfp__learner_add_predictor(sfp__learner *l, sfp_error *err);
+void sfp__learner_remove_predictor(sfp__learner *l);
 
 #endif

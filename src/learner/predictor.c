@@ -3,377 +3,380 @@
 #include "base/mem.h"
 #include "compute/pixels.h"
 #include "learner/learner_internal.h"
-#include "learner/state/state.h"
 
 #include <math.h>
 #include <string.h>
 
-struct sfp__predictor {
-    /* Source of predictions: a learner or a saved state. */
-    sfp__learner *learner;       /* NULL: a saved state */
-    sfp__inference_state *state; /* owned by the predictor; NULL: a learner */
-    sfp__head *head;             /* closed-form head of a method; else NULL */
-    const sfp__learner_options *opt;
-    bool on_demand;                /* not counted in snapshots.predictors: publishes snapshots itself */
-    const sfp__snapshot *snapshot; /* snapshot of the current run or of the last refresh; NULL: none */
-    sfp__snapshot *held;           /* the same snapshot, if it belongs to the learner and must be released */
-    sfp__snapshot method_snapshot; /* classes and names of a closed-form head; the head belongs to the learner */
-    /* Workspace; a pass has at most `max_batch` images. */
-    sfp__thread_pool *threads;
-    int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
-    int taps, tap_dim;               /* K; number of values of a sample's taps */
-    size_t pixels;
-    sfp__vit_plan *plan;
-    sfp__vit_memo *memo;              /* feature cache; NULL: none */
-    void *block;                      /* memory of the following arrays */
-    float *x;                         /* (max_batch, 3, S, S) */
-    const float **xs;                 /* (max_batch) */
-    const uint8_t **rgb;              /* (max_batch) in the order of the pass */
-    int *order;                       /* (max_batch) order of the pass: images with unknown queries first */
-    float *query, *feature;           /* (max_batch, D) */
-    float *tap;                       /* (max_batch, tap_dim); with one tap the same array as `query` */
-    float *alpha, *norm, *square;     /* (max_batch, pool) twice, (max_batch, D) */
-    float *prefix[SFP_FP_MAX_LAYERS]; /* (max_batch, 2*rows*D) */
-    /* Workspace that grows with the classes or the number of images. */
-    size_t logits_capacity, logp_capacity, unscaled_capacity, unknown_capacity;
-    float *logits;                      /* (max_batch, classes) */
-    double *work;                       /* (D) */
-    bool wants_unscaled, wants_unknown; /* whether a run computes: */
-    float *unscaled, *unknown;          /* (n) by image */
-    float *logp;                        /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
-    size_t all_query_capacity, all_known_capacity;
-    float *all_query; /* (n, tap_dim) result of compute_queries */
-    bool *all_known;  /* (n) */
-};
+/* ------------------------------------------------------------------- creating */
 
-static sfp_status publish(sfp__learner *l, sfp_error *err)
+/* Allocates the arrays of a pass of `n` images. */
+static sfp_status reserve_pass(sfp_predictor *p, int n, sfp_error *err)
 {
-    TRY(sfp__fp_prepare(l->fp, err));
-    const sfp__snapshot_source from = {.t = l->counts.timestamps,
-                                       .view = &l->fp->view,
-                                       .linear_w = &l->fp->linear_w,
-                                       .linear_b = &l->fp->linear_b,
-                                       .seen = l->classes.seen,
-                                       .names = l->classes.names,
-                                       .name_count = l->classes.capacity,
-                                       .names_version = l->classes.names_version};
-    return sfp__snapshots_publish(&l->snapshots, &from, err);
-}
-
-sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
-{
-    if (l->opt.method) /* a closed-form head is not copied */
+    const sfp__fp_options *o = &p->opt.fp;
+    size_t b = (size_t)n, D = (size_t)p->D, prompted = p->rows ? b : 0, pool = prompted * (size_t)o->pool;
+    sfp__predictor_pass w = {.capacity = n};
+    if (n <= p->pass.capacity)
         return SFP_OK;
-    pthread_mutex_lock(&l->snapshots.lock);
-    bool has_predictors = l->snapshots.predictors > 0;
-    pthread_mutex_unlock(&l->snapshots.lock);
-    l->snapshots.stale = true;
-    return has_predictors ? publish(l, err) : SFP_OK;
-}
-
-/* Allocates the workspace and the plan for `max_batch` images. p->opt, p->head, D and S must be set. */
-static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp_options *o, int max_batch, sfp_error *err)
-{
-    if (max_batch < 1 || max_batch > 100000)
-        return sfp__fail(err, SFP_EINVAL, "predictor: batch size is %d, expected 1 to 100000", max_batch);
-    bool prompted = !p->head;
-    p->max_batch = max_batch;
-    p->pool = o->pool;
-    p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
-    p->pixels = 3 * (size_t)p->S * (size_t)p->S;
-    size_t n = (size_t)max_batch, D = (size_t)p->D, prompted_rows = prompted ? n : 0, pool = prompted_rows * (size_t)o->pool;
-    p->taps = sfp__learner_taps(p->opt, &vit->config);
-    p->tap_dim = sfp__learner_tap_dim(p->opt, &vit->config);
-    sfp__want list[11 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
-                                              {&p->xs, n, sizeof *p->xs},
-                                              {&p->rgb, n, sizeof *p->rgb},
-                                              {&p->order, n, sizeof *p->order},
-                                              {&p->query, n * D, sizeof *p->query},
-                                              {&p->feature, prompted_rows * D, sizeof *p->feature},
-                                              {&p->alpha, pool, sizeof *p->alpha},
-                                              {&p->norm, pool, sizeof *p->norm},
-                                              {&p->square, prompted_rows * D, sizeof *p->square},
-                                              {&p->tap, p->tap_dim > p->D ? n * (size_t)p->tap_dim : 0, sizeof *p->tap},
+    sfp__want list[11 + SFP_FP_MAX_LAYERS] = {{&w.x, b * p->pixels, sizeof *w.x},
+                                              {&w.xs, b, sizeof *w.xs},
+                                              {&w.rgb, b, sizeof *w.rgb},
+                                              {&w.place, b, sizeof *w.place},
+                                              {&w.query, b * D, sizeof *w.query},
+                                              {&w.feature, prompted * D, sizeof *w.feature},
+                                              {&w.alpha, pool, sizeof *w.alpha},
+                                              {&w.norm, pool, sizeof *w.norm},
+                                              {&w.square, prompted * D, sizeof *w.square},
+                                              {&w.tap, p->tap_dim > p->D ? b * (size_t)p->tap_dim : 0, sizeof *w.tap},
                                               {&p->work, D, sizeof *p->work}};
     size_t count = 11;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
-        list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
-    TRY(sfp__block(&p->block, count, list, err));
+        list[count++] = (sfp__want){&w.prefix[i], b * 2 * (size_t)p->rows * D, sizeof *w.prefix[i]};
+    TRY(sfp__block(&w.block, count, list, err));
     if (p->tap_dim == p->D)
-        p->tap = p->query;
-    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
-    TRY(sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err));
-    return sfp__vit_plan_prepare(p->plan, max_batch, err);
+        w.tap = w.query;
+    for (int i = 0; i < n; i++)
+        w.xs[i] = w.x + (size_t)i * p->pixels;
+    sfp__free(p->pass.block);
+    p->pass = w;
+    return SFP_OK;
 }
 
-int sfp__predictor_batch(const sfp__predictor *p)
+static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, bool prompted,
+                                  sfp_predictor **out, sfp_error *err)
 {
-    int batch = p->opt->batch;
+    sfp_predictor *p = NULL;
+    const sfp__vit_config *c = &vit->config;
+    TRY(sfp__alloc(&p, 1, sizeof *p, err));
+    *out = p;
+    p->vit = vit;
+    p->threads = threads;
+    p->opt = *opt;
+    p->D = c->dim;
+    p->S = c->img_size;
+    p->pixels = 3 * (size_t)p->S * (size_t)p->S;
+    p->rows = prompted ? sfp__fp_prefix_rows(&opt->fp) : 0;
+    p->taps = sfp__learner_taps(opt, c);
+    p->tap_dim = sfp__learner_tap_dim(opt, c);
+    p->count = -1;
+    const sfp__vit_plan_options plan = {
+        .mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !opt->fp.query_one};
+    return sfp__vit_plan_create(vit, threads, &plan, &p->plan, err);
+}
+
+int sfp__predictor_batch(const sfp_predictor *p)
+{
+    int batch = p->opt.batch;
     return batch < SFP_PREDICT_BATCH_MIN ? SFP_PREDICT_BATCH_MIN : batch > SFP_PREDICT_BATCH_MAX ? SFP_PREDICT_BATCH_MAX : batch;
 }
 
-/* Returns the number of images per pass. With a closed-form head it is at most its batch size. */
-static int pass_size(const sfp__predictor *p, int max_batch)
+sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
-    int default_size = sfp__predictor_batch(p);
-    return max_batch ? max_batch : p->head && p->opt->batch < default_size ? p->opt->batch : default_size;
-}
-
-static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, sfp__predictor **out, sfp_error *err)
-{
-    sfp__predictor *p = NULL;
-    TRY(sfp__alloc(&p, 1, sizeof *p, err));
-    const sfp__vit_config *c = &vit->config;
-    p->threads = threads;
-    p->D = c->dim;
-    p->S = c->img_size;
-    *out = p;
-    return SFP_OK;
-}
-
-sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp__predictor **out, sfp_error *err)
-{
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    TRY(alloc_predictor(l->vit, threads, &p, err));
-    p->opt = &l->opt;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    TRY(alloc_predictor(l->vit, threads, &l->opt, !l->head, &p, err));
+    int batch = sfp__predictor_batch(p);
+    if (l->head && l->opt.batch < batch) /* a closed-form head predicts at most as many at a time as it learns */
+        batch = l->opt.batch;
+    p->max_batch = max_batch ? max_batch : batch;
+    if (p->max_batch < 1 || p->max_batch > 100000)
+        return sfp__fail(err, SFP_EINVAL, "predictor: batch size is %d, expected 1 to 100000", p->max_batch);
+    TRY(reserve_pass(p, p->max_batch, err));
+    TRY(sfp__vit_plan_prepare(p->plan, p->max_batch, err));
     p->head = l->head;
-    TRY(init_workspace(p, l->vit, &l->opt.fp, pass_size(p, max_batch), err));
     p->on_demand = l->opt.method;
-    p->learner = l;
-    if (!p->on_demand) {
-        pthread_mutex_lock(&l->snapshots.lock);
-        bool first = l->snapshots.predictors++ == 0;
-        pthread_mutex_unlock(&l->snapshots.lock);
-        if (first)
-            TRY(publish(l, err));
-    }
+    if (!p->on_demand)
+        TRY(sfp__learner_add_predictor(l, err));
+    p->learner = l; /* from here on freeing the predictor tells the learner */
     *out = TAKE(p);
     return SFP_OK;
 }
 
-sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, int max_batch, sfp__predictor **out,
+sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
                                sfp_error *err)
 {
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    TRY(alloc_predictor(vit, threads, &p, err));
-    TRY(sfp__inference_state_load(vit, threads, path, &p->state, err));
-    p->opt = &p->state->opt;
-    p->head = p->state->head;
-    TRY(init_workspace(p, vit, &p->opt->fp, pass_size(p, max_batch), err));
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
+    TRY(sfp__learner_open(vit, threads, path, &l, err));
+    TRY(sfp__predictor_create(l, threads, max_batch, out, err));
+    (*out)->owns_learner = true;
+    (void)TAKE(l);
+    return SFP_OK;
+}
+
+sfp_status sfp__predictor_of_backbone(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, int max_batch,
+                                      sfp_predictor **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    const sfp__vit_config *c = &vit->config;
+    size_t classes = (size_t)c->classes;
+    TRY(alloc_predictor(vit, threads, opt, false, &p, err));
+    p->max_batch = max_batch;
+    sfp__snapshot *s = &p->own;
+    TRY(sfp__check_memory(sfp__grow(&s->seen, 1, 0, classes ? classes : 1, &s->seen_capacity), err));
+    TRY(sfp__snapshot_copy_names(s, c->class_names ? c->classes : 0, c->class_names, 1, err));
+    memset(s->seen, 1, classes);
+    s->classes = c->classes;
+    s->linear_w = vit->weights.head_w;
+    s->linear_b = vit->weights.head_b;
+    p->snapshot = s;
     *out = TAKE(p);
     return SFP_OK;
 }
 
-void sfp__predictor_free(sfp__predictor *p)
+static void release_snapshot(sfp_predictor *p)
+{
+    if (p->held)
+        sfp__snapshots_release(&p->learner->snapshots, TAKE(p->held));
+}
+
+void sfp__predictor_free(sfp_predictor *p)
 {
     if (!p)
         return;
-    if (p->held)
-        sfp__snapshots_release(&p->learner->snapshots, p->held);
-    if (p->learner && !p->on_demand) {
-        pthread_mutex_lock(&p->learner->snapshots.lock);
-        p->learner->snapshots.predictors--;
-        pthread_mutex_unlock(&p->learner->snapshots.lock);
-    }
+    release_snapshot(p);
+    if (p->learner && !p->on_demand)
+        sfp__learner_remove_predictor(p->learner);
+    if (p->owns_learner)
+        sfp__learner_free(p->learner);
     sfp__vit_plan_free(p->plan);
-    sfp__free(p->block);
+    if (p->owns_threads)
+        sfp__thread_pool_free(p->threads);
+    sfp__free(p->pass.block);
     sfp__free(p->logits);
-    sfp__free(p->logp);
-    sfp__free(p->unscaled);
-    sfp__free(p->unknown);
-    sfp__free(p->all_query);
-    sfp__free(p->all_known);
-    sfp__free(p->method_snapshot.seen);
-    sfp__free(p->method_snapshot.names);
-    sfp__inference_state_free(p->state);
+    sfp__free(p->found.scores);
+    sfp__free(p->images);
+    sfp__free(p->query);
+    sfp__free(p->input_block);
+    sfp__free(p->own.seen);
+    sfp__free(p->own.names);
     sfp__free(p);
 }
 
-void sfp__predictor_on_demand(sfp__predictor *p)
+sfp_status sfp__predictor_reserve_input(sfp_predictor *p, int n, sfp_error *err)
 {
-    if (!p->learner || p->on_demand)
-        return;
-    p->on_demand = true;
-    pthread_mutex_lock(&p->learner->snapshots.lock);
-    p->learner->snapshots.predictors--;
-    pthread_mutex_unlock(&p->learner->snapshots.lock);
+    OWNED void *block = NULL;
+    uint8_t *input = NULL;
+    const uint8_t **readable = NULL;
+    sfp_error *error = NULL;
+    if (p->input && n <= p->input_capacity)
+        return SFP_OK;
+    size_t capacity = (size_t)(n > 2 * p->input_capacity ? n : 2 * p->input_capacity);
+    const sfp__want list[] = {
+        {&input, capacity, p->pixels}, {&readable, capacity, sizeof *readable}, {&error, capacity, sizeof *error}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    sfp__free(p->input_block);
+    p->input_block = TAKE(block);
+    p->input = input;
+    p->readable = readable;
+    p->error = error;
+    p->input_capacity = (int)capacity;
+    return SFP_OK;
 }
 
-void sfp__predictor_set_memo(sfp__predictor *p, sfp__vit_memo *memo)
+void sfp__predictor_on_demand(sfp_predictor *p)
+{
+    if (p->on_demand)
+        return;
+    p->on_demand = true;
+    sfp__learner_remove_predictor(p->learner);
+}
+
+void sfp__predictor_set_memo(sfp_predictor *p, sfp__vit_memo *memo)
 {
     p->memo = memo;
 }
 
-int sfp__predictor_classes(const sfp__predictor *p)
+int sfp__predictor_classes(const sfp_predictor *p)
 {
-    return p->state ? p->state->snapshot.classes : sfp__learner_classes(p->learner);
+    return sfp__learner_classes(p->learner);
 }
 
-const char *sfp__predictor_class_name(const sfp__predictor *p, int label)
+const char *sfp__predictor_class_name(const sfp_predictor *p, int label)
 {
-    if (!p->state)
-        return sfp__learner_class_name(p->learner, label);
-    return label >= 0 && label < p->state->names.count ? p->state->names.name[label] : NULL;
+    return sfp__learner_class_name(p->learner, label);
 }
 
-bool sfp__predictor_seen(const sfp__predictor *p, int label)
+bool sfp__predictor_seen(const sfp_predictor *p, int label)
 {
-    if (!p->state)
-        return sfp__learner_seen(p->learner, label);
-    return label >= 0 && label < p->state->snapshot.classes && p->state->snapshot.seen[label];
+    return sfp__learner_seen(p->learner, label);
 }
 
-int sfp__predictor_query_size(const sfp__predictor *p)
+bool sfp__predictor_needs_queries_only(const sfp_predictor *p)
 {
-    return p->tap_dim;
+    return p->rows == 0;
 }
 
-const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p)
+/* ------------------------------------------------------------------- snapshots */
+
+/* Copies the classes and names of a closed-form head. The head must be locked. */
+static sfp_status copy_head_facts(sfp_predictor *p, sfp_error *err)
 {
-    return p->opt;
+    const sfp__learner *l = p->learner;
+    sfp__snapshot *to = &p->own;
+    int classes = l->classes.learned;
+    p->head = l->head; /* a resume replaces the head */
+    TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
+    TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
+    if (classes > 0)
+        memcpy(to->seen, l->classes.seen, (size_t)classes);
+    to->classes = classes;
+    to->t = l->counts.timestamps;
+    p->snapshot = to;
+    return SFP_OK;
 }
 
-/* ---------------------------------------------------------------------- passes */
-
-static void compose_one(sfp__predictor *p, int layer, int first, int n, const float *query)
+sfp_status sfp__predictor_refresh(sfp_predictor *p, sfp_error *err)
 {
-    size_t at = (size_t)first, pool = (size_t)p->pool, D = (size_t)p->D;
-    sfp__fp_compose(&p->snapshot->view, layer, n, query, p->pool, p->alpha + at * pool, p->norm + at * pool, p->square + at * D,
-                    p->prefix[layer] + at * 2 * (size_t)p->rows * D);
+    sfp__learner *l = p->learner;
+    if (!l)
+        return SFP_OK;
+    if (p->head) {
+        pthread_mutex_lock(&l->head_lock);
+        sfp_status status = copy_head_facts(p, err);
+        pthread_mutex_unlock(&l->head_lock);
+        return status;
+    }
+    if (p->on_demand)
+        TRY(sfp__learner_publish_if_stale(l, err));
+    sfp__snapshot *newest = sfp__snapshots_hold(&l->snapshots);
+    if (!newest)
+        return sfp__fail(err, SFP_ENOTFOUND, "predictor: the learner has no snapshot yet");
+    release_snapshot(p);
+    p->snapshot = p->held = newest;
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------- passes */
+
+static void compose_one(sfp_predictor *p, int layer, int first, int n, const float *query)
+{
+    sfp__predictor_pass *w = &p->pass;
+    int ld = p->opt.fp.pool;
+    size_t at = (size_t)first, pool = (size_t)ld, D = (size_t)p->D;
+    sfp__fp_compose(&p->snapshot->view, layer, n, query, ld, w->alpha + at * pool, w->norm + at * pool, w->square + at * D,
+                    w->prefix[layer] + at * 2 * (size_t)p->rows * D);
 }
 
 static void compose(void *ctx, int first, int n, const float *query)
 {
-    sfp__predictor *p = ctx;
+    sfp_predictor *p = ctx;
     for (int l = 0; l < p->snapshot->view.layers; l++)
         compose_one(p, l, first, n, query);
 }
 
 static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
 {
-    sfp__predictor *p = ctx;
+    sfp_predictor *p = ctx;
     compose_one(p, layer - p->snapshot->view.layer[0], first, n, token);
 }
 
 static void normalise_piece(void *ctx, int i, int worker)
 {
-    const sfp__predictor *p = ctx;
+    const sfp_predictor *p = ctx;
     (void)worker;
-    sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
+    sfp__pixels_normalise(p->pass.rgb[i], p->S, p->opt.mean, p->opt.std, p->pass.x + (size_t)i * p->pixels);
 }
 
-/* The classes that may be predicted; NULL: all. */
-static const uint8_t *candidates(const sfp__predictor *p)
+/* Copies the known taps of an image to row i of the pass. */
+static void put_taps(sfp_predictor *p, int i, const float *taps)
 {
-    return p->opt->answer_all && !p->head ? NULL : p->snapshot->seen;
+    size_t D = (size_t)p->D, count = (size_t)p->tap_dim;
+    memcpy(p->pass.tap + (size_t)i * count, taps, count * sizeof *taps);
+    memmove(p->pass.query + (size_t)i * D, taps + count - D, D * sizeof *taps); /* the last tap is the query */
 }
 
-/* Returns the probability of class `best` without the fitted scale of a closed-form head; NAN: there is no such scale. */
-static float unscaled_probability(const sfp__predictor *p, const float *logp, int best)
+/* Runs the query pass over the images of the run that are at place (n) and whose queries are not known. Stores these. */
+static sfp_status run_queries(sfp_predictor *p, int n, const int *place, const uint8_t *const *rgb,
+                              const sfp__known_queries *known, sfp_error *err)
 {
-    double sum = 0, scale = p->head ? sfp__head_scale(p->head, true) : NAN;
-    for (int c = 0; c < p->snapshot->classes && best >= 0; c++)
-        sum += exp(((double)logp[c] - (double)logp[best]) / scale);
-    return best >= 0 ? (float)(1 / sum) : NAN;
-}
-
-/* Writes the log-probabilities over these classes for row i of the pass, which is image `to` of the run. Returns the best
- * class. */
-static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
-{
-    const sfp__snapshot *s = p->snapshot;
-    int C = s->classes;
-    const float *z = p->logits + (size_t)i * (size_t)C, *tap = p->tap + (size_t)i * (size_t)p->tap_dim;
-    if (!p->head)
-        sfp__log_softmax(C, candidates(p), z, out);
-    else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
-        memcpy(out, z, (size_t)C * sizeof *out);
-    int32_t best = sfp__best_class(C, candidates(p), out);
-    if (p->wants_unscaled)
-        p->unscaled[to] = unscaled_probability(p, out, best);
-    if (p->wants_unknown)
-        p->unknown[to] = p->head ? sfp__head_unknown(p->head, tap, p->work) : NAN;
-    return best;
-}
-
-/* Arranges the images in the order of the pass, images with unknown queries first. Returns the number of images with unknown
- * queries. */
-static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
-{
-    int unknown = 0, at = 0;
-    size_t D = (size_t)p->D, taps = (size_t)p->tap_dim;
-    for (int known = 0; known < 2; known++) {
-        for (int i = 0; i < n; i++)
-            if ((has_query && has_query[i]) == (known == 1))
-                p->order[at++] = i;
-        unknown = known == 0 ? at : unknown;
-    }
-    for (int i = 0; i < n; i++) {
-        p->rgb[i] = rgb[p->order[i]];
-        p->xs[i] = p->x + (size_t)i * p->pixels;
-        if (i < unknown)
-            continue;
-        const float *row = query + (size_t)p->order[i] * taps;
-        memcpy(p->tap + (size_t)i * taps, row, taps * sizeof *row);
-        memmove(p->query + (size_t)i * D, row + taps - D, D * sizeof *row); /* the last tap is the query */
-    }
-    return unknown;
-}
-
-/* Runs the prompted pass and computes the logits of the linear head. */
-static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error *err)
-{
-    const sfp__snapshot *s = p->snapshot;
-    int D = p->D, C = s->classes;
-    sfp__thread_pool_run(p->threads, n, normalise_piece, p);
-    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
-    sfp__vit_pass pass = {.b = n,
-                          .xs = p->xs,
-                          .feature = p->feature,
-                          .prompts = prompts,
-                          .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
-                          .compose_ctx = p,
-                          .memo = p->memo};
-    if (p->opt->fp.query_one) {
-        pass.compose_layer = compose_layer;
-    } else {
-        pass.query = p->query;
-        pass.queries = unknown;
-        pass.compose = compose;
-    }
-    for (int l = 0; l < s->view.layers; l++) {
-        const float *keys = p->prefix[l];
-        prompts[s->view.layer[l]] = (sfp__vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
-    }
-    TRY(sfp__vit_run(p->plan, &pass, err));
-    sfp__logits(n, C, D, p->feature, s->linear_w, s->linear_b, p->logits);
-    return SFP_OK;
-}
-
-/* Computes the queries and taps of the first `unknown` images. */
-static sfp_status run_queries(sfp__predictor *p, int unknown, sfp_error *err)
-{
+    sfp__predictor_pass *w = &p->pass;
+    size_t taps = (size_t)p->tap_dim;
+    int unknown = 0;
+    for (int i = 0; i < n; i++)
+        if (!known->known || !known->known[place[i]]) {
+            w->rgb[unknown] = rgb[place[i]];
+            w->place[unknown++] = place[i];
+        }
     if (unknown == 0)
         return SFP_OK;
     sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
     const sfp__vit_pass pass = {.b = unknown,
-                                .xs = p->xs,
-                                .feature = p->query,
-                                .tap = p->tap_dim > p->D ? p->tap : NULL,
+                                .xs = w->xs,
+                                .feature = w->query,
+                                .tap = p->tap_dim > p->D ? w->tap : NULL,
                                 .taps = p->taps,
-                                .tap_mean = p->opt->tap_mean,
+                                .tap_mean = p->opt.tap_mean,
                                 .memo = p->memo};
-    return sfp__vit_run(p->plan, &pass, err);
+    TRY(sfp__vit_run(p->plan, &pass, err));
+    for (int i = 0; i < unknown; i++) {
+        memcpy(known->query + (size_t)w->place[i] * taps, w->tap + (size_t)i * taps, taps * sizeof *w->tap);
+        if (known->known)
+            known->known[w->place[i]] = true;
+    }
+    return SFP_OK;
 }
 
-/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits, from all samples. */
-static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err)
+/* Computes the scores of images whose queries are known: of a closed-form head, from all its samples, or of the backbone's own. */
+static sfp_status score_queries(sfp_predictor *p, int n, const int *place, const float *query, sfp_error *err)
 {
-    TRY(run_queries(p, unknown, err));
-    if (p->snapshot->classes == 0)
-        return SFP_OK;
-    return sfp__head_scores(p->head, n, p->tap, true, p->snapshot->classes, p->logits, err);
+    const sfp__snapshot *s = p->snapshot;
+    for (int i = 0; i < n; i++) {
+        p->pass.place[i] = place[i];
+        put_taps(p, i, query + (size_t)place[i] * (size_t)p->tap_dim);
+    }
+    if (!p->head)
+        sfp__logits(n, s->classes, p->D, p->pass.query, s->linear_w, s->linear_b, p->logits);
+    else if (s->classes > 0)
+        TRY(sfp__head_scores(p->head, n, p->pass.tap, true, s->classes, p->logits, err));
+    return SFP_OK;
 }
+
+/* Runs the prompted pass and computes the logits of the linear head. Queries are computed in the same pass and stored. */
+static sfp_status run_prompted(sfp_predictor *p, int n, const int *place, const uint8_t *const *rgb,
+                               const sfp__known_queries *known, sfp_error *err)
+{
+    const sfp__snapshot *s = p->snapshot;
+    sfp__predictor_pass *w = &p->pass;
+    int D = p->D, unknown = 0, at = 0;
+    for (int want = 0; want < 2; want++) {
+        for (int i = 0; i < n; i++)
+            if ((known && known->known[place[i]]) == (want == 1))
+                w->place[at++] = place[i];
+        unknown = want == 0 ? at : unknown;
+    }
+    for (int i = 0; i < n; i++) {
+        w->rgb[i] = rgb[w->place[i]];
+        if (i >= unknown)
+            put_taps(p, i, known->query + (size_t)w->place[i] * (size_t)p->tap_dim);
+    }
+    sfp__thread_pool_run(p->threads, n, normalise_piece, p);
+    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_pass pass = {.b = n,
+                          .xs = w->xs,
+                          .feature = w->feature,
+                          .prompts = prompts,
+                          .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
+                          .compose_ctx = p,
+                          .memo = p->memo};
+    if (p->opt.fp.query_one) {
+        pass.compose_layer = compose_layer;
+    } else {
+        pass.query = w->query;
+        pass.queries = unknown;
+        pass.compose = compose;
+    }
+    for (int l = 0; l < s->view.layers; l++) {
+        const float *keys = w->prefix[l];
+        prompts[s->view.layer[l]] = (sfp__vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
+    }
+    TRY(sfp__vit_run(p->plan, &pass, err));
+    sfp__logits(n, s->classes, D, w->feature, s->linear_w, s->linear_b, p->logits);
+    for (int i = 0; known && !p->opt.fp.query_one && i < unknown; i++) {
+        memcpy(known->query + (size_t)w->place[i] * (size_t)D, w->query + (size_t)i * (size_t)D, (size_t)D * sizeof(float));
+        known->known[w->place[i]] = true;
+    }
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- results */
 
 sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err)
 {
@@ -384,216 +387,141 @@ sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_er
     return SFP_OK;
 }
 
-/* Predicts at most max_batch images: those of the run from `first` on. */
-static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
-                           int32_t *label, float *logp, int ld, sfp_error *err)
+/* Returns the probability of class `best` if the scores (classes) are divided by `scale`; NAN: there is no class or no scale. */
+static float probability(int classes, const float *score, int best, double scale)
 {
-    bool has_queries = p->head || !p->opt->fp.query_one;
-    size_t taps = (size_t)p->tap_dim, C = (size_t)p->snapshot->classes;
-    int unknown = order_images(p, n, rgb, query, has_query);
-    TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
-    TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
-    if (has_queries) /* heads are computed from them, and take a score that is not a number for that of an unseen class */
-        TRY(sfp__check_scores(n, p->tap_dim, p->tap, false, err));
+    double sum = 0;
+    for (int c = 0; c < classes && best >= 0; c++)
+        sum += exp(((double)score[c] - (double)score[best]) / scale);
+    return best >= 0 ? (float)(1 / sum) : NAN;
+}
+
+/* Writes the results of row i of the pass. */
+static void put_result(sfp_predictor *p, int i, unsigned wants, sfp__predictions *out)
+{
+    int to = p->pass.place[i], C = p->snapshot->classes;
+    float *z = p->logits + (size_t)i * (size_t)C, *score = wants & SFP__WANT_SCORES ? out->scores + (size_t)to * (size_t)C : z;
+    const uint8_t *candidates = p->opt.answer_all && !p->head ? NULL : p->snapshot->seen; /* NULL: all classes */
+    if (p->rows)
+        sfp__log_softmax(C, candidates, z, score);
+    else if (C > 0 && score != z) /* the scores of a head are log-probabilities */
+        memcpy(score, z, (size_t)C * sizeof *score);
+    int32_t best = out->label[to] = sfp__best_class(C, candidates, score);
+    if (p->learner)
+        out->probability[to] = best < 0 ? NAN : expf(score[best]);
+    else
+        out->probability[to] = probability(C, score, best, 1);
+    if (wants & SFP__WANT_UNSCALED)
+        out->unscaled[to] = probability(C, score, best, p->head ? sfp__head_scale(p->head, true) : NAN);
+    if ((wants & SFP__WANT_UNKNOWN) && p->head)
+        out->unknown[to] = sfp__head_unknown(p->head, p->pass.tap + (size_t)i * (size_t)p->tap_dim, p->work);
+}
+
+/* Predicts `count` images at `place` in passes. The head of a method must be locked, and the queries of its images known. */
+static sfp_status run_passes(sfp_predictor *p, int count, const int *place, const uint8_t *const *rgb,
+                             const sfp__known_queries *known, unsigned wants, sfp__predictions *out, sfp_error *err)
+{
+    size_t classes = (size_t)p->snapshot->classes, C = classes ? classes : 1; /* rows have an address also without classes */
+    TRY(sfp__check_memory(sfp__grow(&p->logits, sizeof *p->logits, 0, (size_t)p->pass.capacity * C, &p->logits_capacity) &&
+                              (!(wants & SFP__WANT_SCORES) ||
+                               sfp__grow(&out->scores, sizeof *out->scores, 0, (size_t)p->count * C, &p->scores_capacity)),
+                          err));
+    out->t = p->snapshot->t;
+    out->classes = p->snapshot->classes;
+    for (int i = 0; i < count; i += p->max_batch) {
+        int n = count - i < p->max_batch ? count - i : p->max_batch;
+        TRY(p->rows ? run_prompted(p, n, place + i, rgb, known, err) : score_queries(p, n, place + i, known->query, err));
+        TRY(sfp__check_scores(n, (int)classes, p->logits, p->head != NULL, err));
+        if (!(p->rows && p->opt.fp.query_one)) /* a head takes a score that is not a number for that of an unseen class */
+            TRY(sfp__check_scores(n, p->tap_dim, p->pass.tap, false, err));
+        for (int k = 0; k < n; k++)
+            put_result(p, k, wants, out);
+    }
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------------- a run */
+
+/* Reserves memory for the results of n images, and lists those that are not left out. Returns their number in *count. */
+static sfp_status begin_run(sfp_predictor *p, int n, const uint8_t *const *rgb, const sfp__known_queries *known, int *count,
+                            sfp_error *err)
+{
+    size_t images = (size_t)n, taps = (size_t)p->tap_dim;
+    sfp__predictions *f = &p->found;
+    p->count = -1;
+    if (!p->images || images > p->image_capacity) {
+        int *place = NULL;
+        sfp__predictions more = {.scores = f->scores};
+        void *block = NULL;
+        size_t capacity = images > 2 * p->image_capacity ? images : 2 * p->image_capacity;
+        const sfp__want list[] = {{&place, capacity, sizeof *place},
+                                  {&more.label, capacity, sizeof *more.label},
+                                  {&more.probability, capacity, sizeof *more.probability},
+                                  {&more.unscaled, capacity, sizeof *more.unscaled},
+                                  {&more.unknown, capacity, sizeof *more.unknown}};
+        TRY(sfp__block(&block, SFP_LIST(list), err));
+        sfp__free(p->images);
+        p->images = block;
+        p->image_capacity = capacity;
+        p->place = place;
+        *f = more;
+    }
+    TRY(reserve_pass(p, n < p->max_batch ? n : p->max_batch, err));
+    if (!p->rows && !known)
+        TRY(sfp__check_memory(sfp__grow(&p->query, sizeof *p->query, 0, images * taps, &p->query_capacity), err));
+    *count = 0;
     for (int i = 0; i < n; i++) {
-        int to = p->order[i];
-        label[to] =
-            predict_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
-        if (query && has_query && !has_query[to] && has_queries) {
-            memcpy(query + (size_t)to * taps, p->tap + (size_t)i * taps, taps * sizeof *query);
-            has_query[to] = true;
-        }
+        f->label[i] = -1;
+        f->probability[i] = f->unscaled[i] = f->unknown[i] = NAN;
+        if (rgb[i] || (known && known->known[i]))
+            p->place[(*count)++] = i;
     }
+    p->count = n;
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------- snapshots */
-
-/* Copies the classes and names of a closed-form head. The head must be locked. */
-static sfp_status copy_head_facts(sfp__predictor *p, sfp_error *err)
+/* A prediction from queries: all passes are done before the head is locked, and the head then scores all images at once. */
+static sfp_status run_on_queries(sfp_predictor *p, int count, const uint8_t *const *rgb, const sfp__known_queries *known,
+                                 unsigned wants, sfp_error *err)
 {
-    const sfp__learner *l = p->learner;
-    sfp__snapshot *to = &p->method_snapshot;
-    int classes = l->classes.learned;
-    p->head = l->head; /* a resume replaces the head */
-    TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
-    TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
-    if (classes > 0)
-        memcpy(to->seen, l->classes.seen, (size_t)classes);
-    to->classes = classes;
-    to->t = l->counts.timestamps;
-    return SFP_OK;
-}
-
-static void release_snapshot(sfp__predictor *p)
-{
-    if (p->held)
-        sfp__snapshots_release(&p->learner->snapshots, TAKE(p->held));
-    p->snapshot = NULL;
-}
-
-sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err)
-{
-    sfp__learner *l = p->learner;
-    sfp__snapshot *newest = p->state ? &p->state->snapshot : &p->method_snapshot;
-    if (l && p->head) {
-        pthread_mutex_lock(&l->head_lock);
-        sfp_status status = copy_head_facts(p, err);
-        pthread_mutex_unlock(&l->head_lock);
-        TRY(status);
-    } else if (l) {
-        if (p->on_demand && l->snapshots.stale)
-            TRY(publish(l, err));
-        if (!(newest = sfp__snapshots_hold(&l->snapshots)))
-            return sfp__fail(err, SFP_ENOTFOUND, "predictor: the learner has no snapshot yet");
-        release_snapshot(p);
-        p->held = newest;
-    }
-    p->snapshot = newest;
-    return SFP_OK;
-}
-
-const sfp__snapshot *sfp__predictor_snapshot(const sfp__predictor *p)
-{
-    return p->snapshot;
-}
-
-/* ---------------------------------------------------------------------- a run */
-
-static sfp_status run_passes(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                             float *logp, int ld, sfp_error *err)
-{
-    for (int i = 0; i < n; i += p->max_batch) {
-        int part = n - i < p->max_batch ? n - i : p->max_batch;
-        size_t at = (size_t)i * (size_t)p->tap_dim;
-        TRY(run_pass(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
-                     logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err));
-    }
-    return SFP_OK;
-}
-
-/* Reserves memory for the classes of the snapshot and for n images. */
-static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
-{
-    size_t classes = p->snapshot->classes > 0 ? (size_t)p->snapshot->classes : 1; /* rows have an address also without classes */
-    size_t count = (size_t)n, logits = (size_t)p->max_batch * classes;
-    return sfp__check_memory(
-        sfp__grow(&p->logits, sizeof *p->logits, 0, logits, &p->logits_capacity) &&
-            (!p->wants_unscaled || sfp__grow(&p->unscaled, sizeof *p->unscaled, 0, count, &p->unscaled_capacity)) &&
-            (!p->wants_unknown || sfp__grow(&p->unknown, sizeof *p->unknown, 0, count, &p->unknown_capacity)),
-        err);
-}
-
-static sfp_status run_once(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                           float *logp, int ld, sfp__prediction *answer, sfp_error *err)
-{
-    TRY(sfp__predictor_refresh(p, err));
-    if (answer)
-        *answer = (sfp__prediction){.t = p->snapshot->t, .classes = p->snapshot->classes};
-    TRY(reserve(p, n, err));
-    if (logp && ld < p->snapshot->classes)
-        return sfp__fail(err, SFP_ELIMIT, "predictor: row stride is %d, expected at least %d: the number of classes", ld,
-                         p->snapshot->classes);
-    return run_passes(p, n, rgb, query, has_query, label, logp, ld, err);
-}
-
-sfp_status sfp__predictor_run_known(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
-                                    int32_t *label, float *logp, int ld, sfp__prediction *answer, sfp_error *err)
-{
-    sfp_status status = run_once(p, n, rgb, query, has_query, label, logp, ld, answer, err);
-    release_snapshot(p);
+    const sfp__known_queries queries = known ? *known : (sfp__known_queries){.query = p->query};
+    for (int i = 0; i < count; i += p->max_batch)
+        TRY(run_queries(p, count - i < p->max_batch ? count - i : p->max_batch, p->place + i, rgb, &queries, err));
+    if (!p->learner)
+        return run_passes(p, count, p->place, rgb, &queries, wants, &p->found, err);
+    pthread_mutex_lock(&p->learner->head_lock);
+    sfp_status status = copy_head_facts(p, err);
+    if (!status)
+        status = run_passes(p, count, p->place, rgb, &queries, wants, &p->found, err);
+    pthread_mutex_unlock(&p->learner->head_lock);
     return status;
 }
 
-static sfp_status reserve_scores(sfp__predictor *p, int rows, sfp_error *err)
+static sfp_status run_on_snapshot(sfp_predictor *p, int count, const uint8_t *const *rgb, const sfp__known_queries *known,
+                                  unsigned wants, sfp_error *err)
 {
-    size_t classes = (size_t)p->snapshot->classes, need = (size_t)rows * (classes ? classes : 1);
-    return sfp__check_memory(sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err);
-}
-
-/* Computes the queries of n images. The learner may change the head at the same time. */
-static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const *rgb, sfp_error *err)
-{
-    size_t taps = (size_t)p->tap_dim;
-    TRY(sfp__check_memory(sfp__grow(&p->all_query, sizeof *p->all_query, 0, (size_t)n * taps, &p->all_query_capacity) &&
-                              sfp__grow(&p->all_known, sizeof *p->all_known, 0, (size_t)n, &p->all_known_capacity),
-                          err));
-    for (int i = 0; i < n; i += p->max_batch) {
-        int part = n - i < p->max_batch ? n - i : p->max_batch;
-        (void)order_images(p, part, rgb + i, NULL, NULL);
-        TRY(run_queries(p, part, err));
-        memcpy(p->all_query + (size_t)i * taps, p->tap, (size_t)part * taps * sizeof *p->tap);
+    TRY(sfp__predictor_refresh(p, err));
+    sfp_status status = run_passes(p, count, p->place, rgb, known, wants, &p->found, err);
+    if (p->on_demand) { /* nobody asks for its classes between two runs */
+        release_snapshot(p);
+        p->snapshot = NULL;
     }
-    for (int i = 0; i < n; i++) /* there may be no image and no array */
-        p->all_known[i] = true;
-    return SFP_OK;
+    return status;
 }
 
-static sfp_status run_locked(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, sfp_error *err)
+sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, const sfp__known_queries *known, unsigned wants,
+                              sfp__predictions *out, sfp_error *err)
 {
-    TRY(copy_head_facts(p, err));
-    p->snapshot = &p->method_snapshot;
-    TRY(reserve(p, n, err));
-    TRY(reserve_scores(p, rows, err));
-    return run_passes(p, n, rgb, p->all_query, p->all_known, label, p->logp, p->snapshot->classes, err);
-}
-
-sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
-                                 sfp_error *err)
-{
-    p->wants_unknown = true;
-    if (p->learner && p->head) { /* all passes are done before the head is locked; the head then scores all images at once */
-        TRY(compute_queries(p, n, rgb, err));
-        pthread_mutex_lock(&p->learner->head_lock);
-        sfp_status status = run_locked(p, n, rows, rgb, label, err);
-        pthread_mutex_unlock(&p->learner->head_lock);
-        TRY(status);
-    } else {
-        TRY(sfp__predictor_refresh(p, err));
-        TRY(reserve(p, n, err));
-        TRY(reserve_scores(p, rows, err));
-        TRY(run_passes(p, n, rgb, NULL, NULL, label, p->logp, p->snapshot->classes, err));
+    int count = 0;
+    TRY(begin_run(p, n, rgb, known, &count, err));
+    sfp_status status = (p->rows ? run_on_snapshot : run_on_queries)(p, count, rgb, known, wants, err);
+    if (status) {
+        p->count = -1;
+        return status;
     }
-    *logp = p->logp;
+    *out = p->found;
+    out->unscaled = wants & SFP__WANT_UNSCALED ? out->unscaled : NULL;
+    out->unknown = wants & SFP__WANT_UNKNOWN ? out->unknown : NULL;
+    out->scores = wants & SFP__WANT_SCORES ? out->scores : NULL;
     return SFP_OK;
-}
-
-sfp_status sfp__predictor_predict(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
-                                  int32_t *label, float *probability, sfp_error *err)
-{
-    int classes = sfp__predictor_classes(p);
-    size_t need = (size_t)n * (size_t)(classes ? classes : 1);
-    TRY(sfp__check_memory(!probability || sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err));
-    p->wants_unscaled = probability != NULL;
-    TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
-    p->wants_unscaled = false;
-    for (int i = 0; probability && i < n; i++)
-        probability[i] = label[i] < 0 ? NAN : expf(p->logp[(size_t)i * (size_t)classes + (size_t)label[i]]);
-    return SFP_OK;
-}
-
-const float *sfp__predictor_unscaled(const sfp__predictor *p)
-{
-    return p->unscaled;
-}
-
-void sfp__predictor_want_unknown(sfp__predictor *p, bool wants)
-{
-    p->wants_unknown = wants;
-}
-
-const float *sfp__predictor_unknown(const sfp__predictor *p)
-{
-    return p->unknown;
-}
-
-bool sfp__predictor_needs_queries_only(const sfp__predictor *p)
-{
-    return p->head;
-}
-
-sfp_status sfp__predictor_run(sfp__predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
-                              sfp__prediction *answer, sfp_error *err)
-{
-    return sfp__predictor_run_known(p, n, rgb, NULL, NULL, label, logp, ld, answer, err);
 }

@@ -64,9 +64,12 @@ static sfp__snapshot *unused_snapshot(sfp__snapshots *s, sfp_error *err)
     return snapshot;
 }
 
+/* Copies n floats to *at and advances it; *at NULL: returns the floats themselves. */
 static const float *append(float **at, const float *from, size_t n)
 {
     float *to = *at;
+    if (!to)
+        return from;
     memcpy(to, from, n * sizeof *to);
     *at += n;
     return to;
@@ -102,7 +105,7 @@ static sfp_status fill(sfp__snapshot *to, const sfp__snapshot_source *from, sfp_
     size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->linear_w->rows, floats = classes * (D + 1);
     for (int l = 0; l < v->layers; l++)
         floats += (size_t)v->active_end[l] * (2 * D + comp);
-    TRY(sfp__check_memory(sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity) &&
+    TRY(sfp__check_memory((from->constant || sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity)) &&
                               sfp__grow(&to->seen, 1, 0, classes, &to->seen_capacity),
                           err));
     TRY(sfp__snapshot_copy_names(to, from->name_count, from->names, from->names_version, err));

@@ -38,6 +38,7 @@ void sfp__snapshots_done(sfp__snapshots *s);
 
 /* The data that a snapshot is copied from. */
 typedef struct sfp__snapshot_source {
+    bool constant; /* the arrays never change and outlive the snapshots: they are not copied, except `seen` and names */
     uint64_t t;
     const sfp__fp_view *view;
     const sfp__param *linear_w, *linear_b;

@@ -97,25 +97,24 @@ typedef struct stretch {
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
+static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
                           sfp_error *err)
 {
-    int32_t label[CHUNK];
-    float probability[CHUNK];
     int n = part->count;
+    const sfp__known_queries known = {e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first};
+    sfp__predictions found;
     if (n == 0)
         return SFP_OK;
-    TRY(sfp__predictor_predict(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first,
-                               label, probability, err));
-    const float *unscaled = sfp__predictor_unscaled(p);
+    TRY(sfp__predictor_run(p, n, part->rgb, &known, SFP__WANT_UNSCALED, &found, err));
     for (int k = 0; k < n; k++) {
         int32_t truth = part->truth[k];
-        bool correct = truth >= 0 && label[k] == truth; /* truth < 0: a class that is not in the stream counts as wrong */
+        int32_t label = found.label[k];
+        bool correct = truth >= 0 && label == truth; /* truth < 0: a class that is not in the stream counts as wrong */
         sum->correct += correct;
-        sfp__reliability_add(&e->calibration[0], (double)probability[k], correct);
-        sfp__reliability_add(&e->calibration[1], (double)unscaled[k], correct);
-        if (confusion && label[k] >= 0 && label[k] < classes && truth >= 0 && truth < classes)
-            confusion[(size_t)truth * (size_t)classes + (size_t)label[k]]++;
+        sfp__reliability_add(&e->calibration[0], (double)found.probability[k], correct);
+        sfp__reliability_add(&e->calibration[1], (double)found.unscaled[k], correct);
+        if (confusion && label >= 0 && label < classes && truth >= 0 && truth < classes)
+            confusion[(size_t)truth * (size_t)classes + (size_t)label]++;
     }
     sum->answered += (uint64_t)n;
     e->done += (uint64_t)n;
@@ -125,7 +124,7 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
     return SFP_OK;
 }
 
-static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
+static sfp_status run_task(sfp__evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
 {
     const sfp__task *task = &e->tasks->task[t];
     int chunk = sfp__predictor_batch(p);
@@ -163,7 +162,7 @@ static sfp_status clear_confusion(sfp__evaluator *e, size_t n, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err)
 {
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;

@@ -58,7 +58,7 @@ DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 /* Writes the accuracy on tasks [0, upto] to accuracy (tasks) and, if it is not NULL, the confusion matrix (classes, classes).
  * Both are unchanged on failure and if the evaluation is cancelled (SFP__STOPPED). Images that cannot be read are skipped and
  * counted, unless memory or the disk failed (SFP_ENOMEM, SFP_EIO). */
-sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
 /* Fails because more images are unreadable than allowed. */
 sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t allowed, uint64_t count, const char *first,

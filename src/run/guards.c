@@ -23,8 +23,8 @@ static sfp_status predict_group(sfp__run *run, int64_t from, int64_t end, sfp_er
     const sfp__plan *p = &run->plan;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     const uint8_t *rgb[SFP__GROUP];
-    bool has_query[SFP__GROUP] = {false};
-    int32_t truth[SFP__GROUP], label[SFP__GROUP];
+    int32_t truth[SFP__GROUP];
+    sfp__predictions found;
     int n = 0;
     for (int64_t i = from; i < end; i++) {
         sfp_record record;
@@ -41,9 +41,9 @@ static sfp_status predict_group(sfp__run *run, int64_t from, int64_t end, sfp_er
         rgb[n++] = to;
     }
     if (n > 0)
-        TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, NULL, err));
+        TRY(sfp__predictor_run(run->predictor, n, rgb, NULL, 0, &found, err));
     for (int i = 0; i < n; i++)
-        run->at.guards.future_correct += label[i] == truth[i];
+        run->at.guards.future_correct += found.label[i] == truth[i];
     run->at.guards.future_total += (uint64_t)n;
     return SFP_OK;
 }

@@ -210,22 +210,18 @@ static sfp_status reach_task(sfp__run *run, int task, sfp_error *err)
 static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds, sfp_error *err)
 {
     const uint8_t *rgb[SFP__GROUP];
-    bool has_query[SFP__GROUP] = {false};
-    int32_t label[SFP__GROUP];
-    float probability[SFP__GROUP];
+    sfp__predictions found;
     int n = d->predict_count;
     if (n == 0)
         return SFP_OK;
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
     double from = sfp__vit_memo_now(run->plan.memo);
-    sfp__predictor_want_unknown(run->predictor, run->plan.live);
-    TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, probability, err));
-    sfp__predictor_want_unknown(run->predictor, false); /* evaluations do not use it */
+    TRY(sfp__predictor_run(run->predictor, n, rgb, NULL, run->plan.live ? SFP__WANT_UNKNOWN : 0, &found, err));
     *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
     TRY(begin(run, err));
-    return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability,
-                                run->plan.live ? sfp__predictor_unknown(run->predictor) : NULL, run->arrivals, err);
+    return sfp__journal_predict(&run->journal, run->at.timestamps, d, found.label, found.probability, found.unknown,
+                                run->arrivals, err);
 }
 
 /* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on
@@ -380,7 +376,7 @@ static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     if (!p->test)
         return SFP_OK;
-    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, sfp__predictor_query_size(run->predictor),
+    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, run->predictor->tap_dim,
                               SFP_EVALUATOR_MEMORY, &run->evaluator, err));
     run->evaluator->on_progress = report_evaluation;
     run->evaluator->progress_ctx = run;
@@ -414,7 +410,6 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
-    TRY(sfp__alloc(&run->query, SFP__GROUP * (size_t)sfp__predictor_query_size(run->predictor), sizeof *run->query, err));
     if (o->near_future > 0 && !p->live)
         TRY(sfp__alloc(&run->future_rgb, SFP__GROUP * 3 * (size_t)p->size * (size_t)p->size, 1, err));
     if (p->live)
@@ -498,7 +493,6 @@ void sfp__run_close(sfp__run *run)
     sfp__predictor_free(run->predictor);
     sfp__learner_free(run->learner);
     sfp__plan_done(&run->plan);
-    sfp__free(run->query);
     sfp__free(run->future_rgb);
     sfp__directory_leave(out, run->created, run->lock);
     sfp__free(run);

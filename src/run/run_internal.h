@@ -138,11 +138,10 @@ struct sfp__run {
     sfp__plan plan;
     sfp__position at;
     sfp__learner *learner;
-    sfp__predictor *predictor; /* reads the learner on demand */
+    sfp_predictor *predictor; /* reads the learner on demand */
     sfp__classes classes;
     sfp__arrivals *arrivals;
     sfp__evaluator *evaluator; /* NULL: no test set */
-    float *query;              /* (SFP__GROUP, D) queries of images that are predicted */
     uint8_t *future_rgb;       /* (SFP__GROUP, pixels) images that arrive later; NULL: the near future is not measured */
     sfp__journal journal;
     sfp__pace pace;

@@ -13,7 +13,7 @@
 typedef struct eval_context {
     const sfp__state_eval_options *opt;
     sfp__state_eval *e;
-    sfp__predictor *predictor;
+    sfp_predictor *predictor;
     sfp_source *source; /* of the options, until data owns it */
     const char *name;   /* of the data, for messages */
     sfp__class_filter *data;
@@ -27,8 +27,7 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
 {
     const sfp__state_eval_options *o = s->opt;
     int classes = sfp__predictor_classes(s->predictor);
-    const sfp__source_options so = {.test = !o->train_part,
-                                    .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
+    const sfp__source_options so = {.test = !o->train_part, .seed = o->seed ? *o->seed : s->predictor->opt.seed};
     OWNED const char **names = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *inner = TAKE(s->source);
     TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
@@ -128,8 +127,8 @@ static sfp_status predict_all(eval_context *s, sfp_error *err)
     sfp__state_eval *e = s->e;
     uint64_t total = 0;
     const sfp__vit_config *c = &o->vit->config;
-    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize,
-                              sfp__predictor_query_size(s->predictor), SFP_EVALUATOR_MEMORY, &s->evaluator, err));
+    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, s->predictor->opt.resize, s->predictor->tap_dim,
+                              SFP_EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
         total += (uint64_t)s->tasks.task[t].count;
     if (total == 0)

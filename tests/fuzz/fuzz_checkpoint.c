@@ -98,7 +98,7 @@ static void use(kind *k, const uint8_t *bytes, size_t size)
 {
     size_t first_size, second_size;
     OWNED uint8_t *first = image_of(k->l, &first_size), *second = NULL;
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     sfp_error err = {0};
     char path[32];
     MUST(resume(k->other, first, first_size, fatal));

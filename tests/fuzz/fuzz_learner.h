@@ -100,17 +100,16 @@ static inline uint8_t *image_of(sfp__learner *l, size_t *size)
 }
 
 /* Predicts some images: refused with a message, or every label is a class. */
-static inline void predict(sfp__predictor *p)
+static inline void predict(sfp_predictor *p)
 {
     const uint8_t *rgb[2] = {images[0], images[1]};
-    int32_t label[2];
-    float *logp = NULL;
+    sfp__predictions found;
     sfp_error err = {0};
-    if (!accepted(sfp__predictor_answer(p, 2, 2, rgb, label, &logp, &err), &err))
+    if (!accepted(sfp__predictor_run(p, 2, rgb, NULL, SFP__WANT_SCORES | SFP__WANT_UNKNOWN, &found, &err), &err))
         return;
     for (int i = 0; i < 2; i++)
-        REQUIRE(label[i] >= -1 && label[i] < sfp__predictor_snapshot(p)->classes);
-    touch(sfp__predictor_unknown(p), 2 * sizeof(float));
+        REQUIRE(found.label[i] >= -1 && found.label[i] < found.classes);
+    touch(found.unknown, 2 * sizeof(float));
 }
 
 /* Copies a file to SFP_FUZZ_SEEDS/NAME. */

@@ -54,7 +54,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void open_for_prediction(const char *path)
 {
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     sfp_error err = {0};
     if (!accepted(sfp__predictor_open(vit, threads, path, 0, &p, &err), &err))
         return;
@@ -91,7 +91,7 @@ static void start_learner(const char *path, const sfp__tensor_file *f)
         REQUIRE(size == start->size && memcmp(now, start->bytes, size) == 0);
         return;
     }
-    sfp__predictor *p = NULL;
+    sfp_predictor *p = NULL;
     MUST(sfp__predictor_create(start->l, threads, 0, &p, fatal));
     predict(p);
     (void)accepted(offer(start->l, 0, &err), &err);

@@ -152,11 +152,6 @@ TEST(a_checkpoint_of_an_earlier_version_is_refused)
         "/c: written by an earlier version; start again without --resume in another --out, or finish the run "
         "with that version";
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
-    const uint8_t seen[8] = {1};
-    const sfp__tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
-    const sfp__meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method wrote it */
-    MUST(sfp__safetensors_write(in_directory("c"), &t, 1, meta, 2, &err));
-    REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
 }
 
 TEST(every_truncation_is_detected)

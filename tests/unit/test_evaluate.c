@@ -26,7 +26,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     source.loads = &loads;
     OWNED_BY(sfp__tasks_done) sfp__tasks tasks = {0};
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     OWNED_PTR(sfp__evaluator_free) sfp__evaluator *e = NULL;
     sfp__timestamp_details t;
     sfp__learner_options lo = sfp__learner_options_defaults(vit);

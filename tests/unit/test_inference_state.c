@@ -1,6 +1,7 @@
 /* States loaded for inference: predictions have the same bytes as those of the learner that saved them, settings are read from
  * the file, and mismatches are reported by name. */
 #include "learner_world.h"
+#include "predict.h"
 #include "test.h"
 
 #include "io/tensor/safetensors.h"
@@ -24,13 +25,13 @@ static void choose_images(void)
 typedef struct answers {
     int32_t label[IMAGES];
     float logp[IMAGES * CLASSES];
-    sfp__prediction about;
+    sfp__predictions about;
 } answers;
 
-static answers predict(sfp__predictor *p)
+static answers predict(sfp_predictor *p)
 {
     answers a = {0};
-    MUST(sfp__predictor_run(p, IMAGES, image_list, a.label, a.logp, CLASSES, &a.about, &err));
+    MUST(predict_into(p, IMAGES, image_list, NULL, NULL, a.label, a.logp, CLASSES, &a.about, &err));
     return a;
 }
 
@@ -47,7 +48,7 @@ static void assert_same_answers(const answers *x, const answers *y)
 static void check_kind(const sfp__learner_options *o)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(o);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *own = NULL, *opened = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *own = NULL, *opened = NULL;
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
@@ -61,7 +62,7 @@ static void check_kind(const sfp__learner_options *o)
         assert_true((!a && !b) || strcmp(a, b) == 0);
         assert_int_equal(sfp__learner_seen(l, c), sfp__predictor_seen(opened, c));
     }
-    const sfp__learner_options *had = sfp__predictor_options(opened);
+    const sfp__learner_options *had = &opened->opt;
     assert_int_equal(had->resize, o->resize);
     assert_int_equal(had->seed, o->seed);
     assert_memory_equal(had->mean, o->mean, sizeof o->mean);
@@ -116,7 +117,7 @@ TEST(a_closed_form_head_predicts_too)
     static const char *const kinds[] = {"ncm", "slda", "ridge", "ranpac"};
     for (int k = 0; k < 16; k++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k / 4], 1 + k % 2, k / 2 % 2);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 images are divided into three passes */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = predict(p), want = predict(learned), again;
@@ -125,10 +126,10 @@ TEST(a_closed_form_head_predicts_too)
         assert_null(sfp__predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
         float query[IMAGES * 96];
-        assert_int_equal(sfp__predictor_query_size(p), 32 * (1 + k % 2 + k / 2 % 2));
+        assert_int_equal(p->tap_dim, 32 * (1 + k % 2 + k / 2 % 2));
         bool has[IMAGES] = {false};
         int32_t label[IMAGES];
-        MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, label, NULL, 0, NULL, &err));
+        MUST(predict_into(p, IMAGES, image_list, query, has, label, NULL, 0, NULL, &err));
         for (int i = 0; i < IMAGES; i++) {
             const float *logp = a.logp + i * CLASSES;
             assert_true(has[i]);
@@ -137,7 +138,7 @@ TEST(a_closed_form_head_predicts_too)
         }
         has[2] = has[5] = false; /* known queries are used, others are computed */
         again = a;
-        MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, again.label, again.logp, CLASSES, NULL, &err));
+        MUST(predict_into(p, IMAGES, image_list, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
         sfp__learner_options o = small_options();
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
@@ -149,7 +150,7 @@ TEST(a_closed_form_head_predicts_too)
 
 static void refused(sfp__vit *on, const char *file, sfp_status status, const char *words)
 {
-    sfp__predictor *p = NULL;
+    sfp_predictor *p = NULL;
     sfp_status s = sfp__predictor_open(on, threads, in_directory(file), 0, &p, &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, file))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
@@ -178,7 +179,8 @@ static void save_kind(int kind)
 /* Returns whether a tensor is one of the sums, which only learning needs. */
 static bool is_of_sums(const char *name)
 {
-    static const char *const list[] = {"sample_weight", "total", "square", "key", "kept_row", "kept", "mass", "sums", "recent", "products"};
+    static const char *const list[] = {"sample_weight", "total", "square", "key",    "kept_row",
+                                       "kept",          "mass",  "sums",   "recent", "products"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof list / sizeof *list; i++)
         if (strcmp(dot + 1, list[i]) == 0)
@@ -189,7 +191,7 @@ static bool is_of_sums(const char *name)
 /* Fails unless the changed state "t" predicts, and no method starts from it. */
 static void check_only_predicts(const char *method, const char *words)
 {
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     sfp__learner_options o = small_options();
     o.method = method;
     o.taps = 1;
@@ -327,7 +329,7 @@ TEST(a_damaged_state_is_refused)
     for (int kind = 0; kind < 3; kind++) {
         save_kind(kind);
         refuse_every_damage();
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *whole = NULL;
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *whole = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 0, &whole, &err));
         answers a = predict(whole);
         for (int summed = 0; summed < 2; summed++) {
@@ -335,7 +337,7 @@ TEST(a_damaged_state_is_refused)
                 save_reversed();
             else
                 save_changed(NULL, NULL, NULL, NULL);
-            OWNED_PTR(sfp__predictor_free) sfp__predictor *copy = NULL;
+            OWNED_PTR(sfp__predictor_free) sfp_predictor *copy = NULL;
             MUST(sfp__predictor_open(vit, threads, in_directory("t"), 0, &copy, &err));
             answers b = predict(copy);
             assert_same_answers(&a, &b);
@@ -354,14 +356,14 @@ TEST(changed_bytes_never_crash)
         sfp__rng rng = sfp__rng_init(8, 8);
         for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
             size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
-            OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+            OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
             uint8_t before = whole.p[at % whole.n];
             whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
             put_bytes("t", whole.p, whole.n);
             whole.p[at % whole.n] = before;
             if (sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, NULL) == SFP_OK) {
                 int32_t label[IMAGES];
-                MUST(sfp__predictor_run(p, IMAGES, image_list, label, NULL, 0, NULL, &err));
+                MUST(predict_into(p, IMAGES, image_list, NULL, NULL, label, NULL, 0, NULL, &err));
                 for (int k = 0; k < IMAGES; k++)
                     assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
             }

@@ -134,7 +134,7 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
         o.fp.last_layer = 2; /* the model has three blocks */
         o.fp.classes = 10;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
         if (watched)
             MUST(sfp__predictor_create(l, m.pool, 4, &p, &err));
         for (uint64_t t = 0; t < WARM; t++)

@@ -9,15 +9,16 @@
 #include "base/monotonic.h"
 #include "compute/pixels.h"
 
+#include "predict.h"
 #include "test.h"
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
 
 enum { D = 16, S = 8, PIXELS = 3 * S * S, IMAGES = 10 };
 
-static sfp__predictor *make_predictor(sfp__learner *l, sfp__thread_pool *pool, int max)
+static sfp_predictor *make_predictor(sfp__learner *l, sfp__thread_pool *pool, int max)
 {
-    sfp__predictor *p = NULL;
+    sfp_predictor *p = NULL;
     MUST(sfp__predictor_create(l, pool, max, &p, &err));
     return p;
 }
@@ -70,12 +71,12 @@ TEST(answer_all_predicts_classes_that_were_never_offered)
         sfp__learner_options o = small_options(&m, 2, 7);
         o.answer_all = all;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
         l->fp->linear_b.data[6] = 50; /* class 6 is never offered */
         correct[all] = offer(l, 1, 3, 0).prequential_correct;
         float logp[IMAGES * 7];
         int32_t label[IMAGES];
-        MUST(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, 7, NULL, &err));
+        MUST(predict_into(p, IMAGES, images_of(&b), NULL, NULL, label, logp, 7, NULL, &err));
         for (int i = 0; i < IMAGES; i++) {
             double sum = 0;
             for (int c = 0; c < 7; c++)
@@ -96,13 +97,13 @@ TEST(scores_that_overflow_are_an_error)
     batch b = make_batch(S, IMAGES, 0, 7, 100);
     sfp__learner_options o = small_options(&m, 2, 7);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
     float logp[IMAGES * 7];
     int32_t label[IMAGES];
     for (size_t i = 0; i < 7 * D; i++)
         l->fp->linear_w.data[i] = i % 2 ? 3e38f : -3e38f;
     (void)sfp__learner_publish(l, NULL);
-    assert_int_equal(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, 7, NULL, &err), SFP_EINVAL);
+    assert_int_equal(predict_into(p, IMAGES, images_of(&b), NULL, NULL, label, logp, 7, NULL, &err), SFP_EINVAL);
     HOLDS(err.message, "not a finite number");
 }
 
@@ -115,7 +116,7 @@ TEST(predictions_equal_an_independent_computation)
         o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are divided */
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are divided */
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
                 MUST(sfp__learner_next_task(l, &err));
@@ -124,8 +125,8 @@ TEST(predictions_equal_an_independent_computation)
             int C = sfp__learner_classes(l), ld = C + 3;
             float *logp = filled((size_t)(IMAGES * ld), NAN);
             int32_t label[IMAGES];
-            sfp__prediction answer = {0};
-            MUST(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, ld, &answer, &err));
+            sfp__predictions answer = {0};
+            MUST(predict_into(p, IMAGES, images_of(&b), NULL, NULL, label, logp, ld, &answer, &err));
             assert_int_equal(answer.t, t + 1);
             assert_int_equal(answer.classes, C);
             double *want = by_hand(l, IMAGES, images_of(&b));
@@ -143,7 +144,7 @@ TEST(predictions_equal_an_independent_computation)
                 assert_true(sfp__learner_seen(l, label[i]));
             }
             int32_t alone[IMAGES];
-            MUST(sfp__predictor_run(p, IMAGES, images_of(&b), alone, NULL, 0, NULL, &err));
+            MUST(predict_into(p, IMAGES, images_of(&b), NULL, NULL, alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
         }
     }
@@ -155,12 +156,12 @@ TEST(an_untrained_learner_predicts_no_class)
         OWNED_BY(free_model) model m = tiny_model(1);
         sfp__learner_options o = small_options(&m, known, known ? 5 : 0);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
         batch b = make_batch(S, 3, 0, 5, 0);
         int32_t label[3] = {7, 7, 7};
         float logp[3 * 8];
-        sfp__prediction answer;
-        MUST(sfp__predictor_run(p, 3, images_of(&b), label, logp, 8, &answer, &err));
+        sfp__predictions answer = {0};
+        MUST(predict_into(p, 3, images_of(&b), NULL, NULL, label, logp, 8, &answer, &err));
         assert_int_equal(answer.t, 0);
         assert_int_equal(answer.classes, known ? 5 : 0);
         for (int i = 0; i < 3; i++) {
@@ -180,11 +181,11 @@ TEST(only_seen_classes_are_predicted)
     (void)offer(l, 6, 7, 1);
     for (int c = 0; c < 9; c++) /* the linear head strongly predicts classes that were never seen */
         l->fp->linear_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
     float logp[16 * 9];
-    MUST(sfp__predictor_run(p, 16, images_of(&b), label, logp, 9, NULL, &err));
+    MUST(predict_into(p, 16, images_of(&b), NULL, NULL, label, logp, 9, NULL, &err));
     for (int i = 0; i < 16; i++) {
         double sum = 0;
         assert_true(label[i] == 2 || label[i] == 3 || label[i] == 6);
@@ -192,9 +193,6 @@ TEST(only_seen_classes_are_predicted)
             sum += exp((double)logp[i * 9 + c]);
         assert_true(fabs(sum - 1) < 1e-5);
     }
-    sfp__prediction answer = {0};
-    assert_int_equal(sfp__predictor_run(p, 16, images_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
-    assert_int_equal(answer.classes, 9); /* the required number of columns */
 }
 
 TEST(known_queries_are_used)
@@ -204,13 +202,13 @@ TEST(known_queries_are_used)
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 4, t);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, IMAGES, 0, 4, 7);
     int32_t label[2][IMAGES];
     float logp[2][IMAGES * 4], query[IMAGES * D] = {0}, fresh[IMAGES * D], x[PIXELS];
     bool has[IMAGES] = {false};
     const float *xs[1] = {x};
-    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[0], logp[0], 4, NULL, &err));
+    MUST(predict_into(p, IMAGES, images_of(&b), query, has, label[0], logp[0], 4, NULL, &err));
     for (int i = 0; i < IMAGES; i++) {
         assert_true(has[i]);
         sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
@@ -219,12 +217,12 @@ TEST(known_queries_are_used)
     check_near("queries", query, fresh, IMAGES * D, 1e-5);
     for (int i = 0; i < IMAGES; i += 3)
         has[i] = false; /* some are computed again, the others are used */
-    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
+    MUST(predict_into(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     check_near("answers", logp[1], logp[0], IMAGES * 4, 1e-5);
     assert_memory_equal(label[0], label[1], sizeof label[0]);
     for (int i = 0; i < D; i++)
         query[i] = -query[i] + (float)i; /* a wrong query changes the result: it is not computed again */
-    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
+    MUST(predict_into(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     double moved = 0;
     for (int c = 0; c < 4; c++)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
@@ -237,15 +235,15 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, 7, 0, 4, 7);
     int32_t label[7];
     float logp[7 * 4];
     (void)offer(l, 0, 4, 0);
-    MUST(sfp__predictor_run(p, 7, images_of(&b), label, logp, 4, NULL, &err));
+    MUST(predict_into(p, 7, images_of(&b), NULL, NULL, label, logp, 4, NULL, &err));
     unsigned long before = sfp__mem_count();
     for (int i = 0; i < 5; i++)
-        MUST(sfp__predictor_run(p, 7, images_of(&b), label, logp, 4, NULL, &err));
+        MUST(predict_into(p, 7, images_of(&b), NULL, NULL, label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
 }
 
@@ -256,24 +254,24 @@ TEST(on_demand_predictors_publish_snapshots_when_they_predict)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    sfp__predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
+    sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
     batch b = make_batch(S, 4, 0, 3, 9);
     int32_t label[4], again[4];
-    sfp__prediction answer = {0};
+    sfp__predictions answer = {0};
     sfp__predictor_on_demand(lazy);
     sfp__predictor_on_demand(lazy); /* a second call changes nothing */
     for (uint64_t t = 0; t < 6; t++) {
         (void)offer(l, 0, 3, t);
         assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* from the last prediction */
         if (t % 2 && t < 4) {
-            MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
+            MUST(predict_into(lazy, 4, images_of(&b), NULL, NULL, label, NULL, 0, &answer, &err));
             assert_int_equal(answer.t, t + 1);
         }
     }
     MUST(sfp__predictor_create(l, m.pool, 4, &eager, &err)); /* sees the current state, regardless of earlier predictions */
-    MUST(sfp__predictor_run(eager, 4, images_of(&b), again, NULL, 0, &answer, &err));
+    MUST(predict_into(eager, 4, images_of(&b), NULL, NULL, again, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
-    MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
+    MUST(predict_into(lazy, 4, images_of(&b), NULL, NULL, label, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
@@ -297,7 +295,7 @@ typedef struct record {
 
 typedef struct client {
     pthread_t thread;
-    sfp__predictor *p;
+    sfp_predictor *p;
     const uint8_t **rgb; /* (IMAGES) */
     atomic_bool *stop;
     atomic_int *answers; /* number of predictions of all threads */
@@ -316,8 +314,8 @@ static void *run_client(void *ctx)
         record *r = &a->records[a->count < RECORDS ? a->count : RECORDS - 1];
         *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MAX_IMAGES)};
         r->first = (int)sfp__rng_below(&rng, (uint32_t)(IMAGES - r->n));
-        sfp__prediction answer = {0};
-        a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MAX_CLASSES, &answer, &a->err);
+        sfp__predictions answer = {0};
+        a->status = predict_into(a->p, r->n, a->rgb + r->first, NULL, NULL, r->label, r->logp, MAX_CLASSES, &answer, &a->err);
         r->t = answer.t;
         r->classes = answer.classes;
         a->count += a->count < RECORDS;
@@ -406,19 +404,19 @@ static void check_snapshots(sfp__fp_kind kind, int times)
         if (clients[i].status != SFP_OK)
             fail_msg("%s", clients[i].err.message);
     }
-    sfp__predictor *p = make_predictor(again, pools[0], MAX_IMAGES);
+    sfp_predictor *p = make_predictor(again, pools[0], MAX_IMAGES);
     for (uint64_t t = 0; t <= (uint64_t)times; t++) {
         put_copy(again, &copies[t], t);
         for (int i = 0; i < THREADS; i++)
             for (int k = 0; k < clients[i].count; k++) {
                 const record *r = &clients[i].records[k];
                 record want = {0};
-                sfp__prediction answer = {0};
+                sfp__predictions answer = {0};
                 assert_true(k == 0 || r->t >= clients[i].records[k - 1].t); /* timestamps never decrease */
                 if (r->t != t)
                     continue;
                 assert_int_equal(r->classes, copies[t].classes);
-                MUST(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MAX_CLASSES, &answer, &err));
+                MUST(predict_into(p, r->n, rgb + r->first, NULL, NULL, want.label, want.logp, MAX_CLASSES, &answer, &err));
                 if (memcmp(want.logp, r->logp, sizeof want.logp) != 0 || memcmp(want.label, r->label, sizeof want.label) != 0)
                     fail_msg("thread %d, answer %d: not the one of t = %d", i, k, (int)t);
                 for (int q = 0; q < r->n; q++)

@@ -6,6 +6,7 @@
 
 #include "base/monotonic.h"
 #include "model/vit_internal.h"
+#include "predict.h"
 #include "temp_directory.h"
 #include "test.h"
 #include "test_learner_fixture.h"
@@ -289,7 +290,7 @@ static char *learn(const model *m, const char *const system[3], sfp__vit_memo *m
     }
     o.memo = memo;
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(m, &o);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     MUST(sfp__predictor_create(l, m->pool, 0, &p, &err));
     sfp__predictor_set_memo(p, memo);
     for (uint64_t t = 0; t < 12; t++) {
@@ -311,7 +312,7 @@ static char *learn(const model *m, const char *const system[3], sfp__vit_memo *m
         rgb[i] = b.sample[i].rgb;
     float *logp = (float *)(bytes + (*size + 63) / 64 * 64);
     memset(bytes + *size, 0, (size_t)((char *)logp - (bytes + *size)));
-    MUST(sfp__predictor_run(p, 13, rgb, label, logp, 6, NULL, &err));
+    MUST(predict_into(p, 13, rgb, NULL, NULL, label, logp, 6, NULL, &err));
     *size = (size_t)((char *)(logp + 13 * 6) - bytes);
     return bytes;
 }

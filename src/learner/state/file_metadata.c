@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +257,54 @@ sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_
         "buffer-size drop-rule nu aser-retrieve ssd-schedule keep-compressed lr adam ortho-mu classes span drift "
         "answer ridge ",
         err);
+}
+
+static sfp_status read_setting(const sfp__tensor_file *st, const sfp__vit *vit, const char *key, bool required,
+                               sfp__learner_options *o, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(st, key);
+    char value[SFP_NAME_MAX];
+    if (!text)
+        return required ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key) : SFP_OK;
+    sfp_status s = sfp__settings_apply(o, &vit->config, key, sfp__printable(text, value, sizeof value), err);
+    return s ? sfp__fail_prefix(err, s, "%s: metadata", st->path) : SFP_OK;
+}
+
+/* Reads three numbers such as "0.5,0.5,0.5", each above `min`. */
+static sfp_status read_three(const sfp__tensor_file *st, const char *key, double min, float *out, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(st, key);
+    char shown[SFP_NAME_MAX];
+    float v[3];
+    int used = 0;
+    if (!text)
+        return SFP_OK;
+    bool fine = sscanf(text, "%f,%f,%f%n", &v[0], &v[1], &v[2], &used) == 3 && text[used] == '\0';
+    for (int i = 0; fine && i < 3; i++)
+        fine = isfinite(v[i]) && (double)v[i] > min;
+    if (!fine)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is '%s', expected three numbers above %g", st->path, key,
+                         sfp__printable(text, shown, sizeof shown), min);
+    memcpy(out, v, sizeof v);
+    return SFP_OK;
+}
+
+sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, const sfp__vit *vit, sfp__learner_options *o, sfp_error *err)
+{
+    static const struct {
+        const char *key;
+        bool fingerprints_only, required;
+    } list[] = {
+        {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
+        {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
+        {"query", true, false},     {"resize", false, false},     {"batch", false, false},          {"seed", false, false},
+        {"answer", true, false},    {"taps", false, false},       {"slda", false, false},           {"tap-mean", false, false}};
+    o->slda_published = true; /* files of versions before 0.5 do not say it */
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!(list[i].fingerprints_only && o->method))
+            TRY(read_setting(st, vit, list[i].key, list[i].required, o, err));
+    TRY(read_three(st, "mean", -1e6, o->mean, err));
+    return read_three(st, "std", 0, o->std, err);
 }
 
 /* ------------------------------------------------------------------ reading */

@@ -13,9 +13,9 @@
 /* ------------------------------------------------------------------ identity */
 
 /* Keys of the identity, then those that a state also has. */
-static const char *const keys[] = {"method", "backbone-sizes", "backbone",  "precision", "taps", "tap-mean",
-                                   "ridge",  "slda",           "shrinkage", "half-life", "resize", "mean", "std",
-                                   "seed",   "batch",          "timestamps"};
+static const char *const keys[] = {"method", "backbone-sizes", "backbone",  "precision", "taps",   "tap-mean",
+                                   "ridge",  "slda",           "shrinkage", "half-life", "resize", "mean",
+                                   "std",    "seed",           "batch",     "timestamps"};
 enum { KEYS = sizeof keys / sizeof *keys, IDENTITY_KEYS = 13 };
 static const char backbone_file[] = "backbone-file"; /* only for messages: a file may be renamed */
 
@@ -91,19 +91,6 @@ static sfp_status check_identity(const char *path, const sfp__file_metadata *fou
 
 /* ------------------------------------------------------------------- reading */
 
-/* An opened file. */
-typedef struct opened {
-    char path[PATH_MAX];
-    uint8_t *bytes; /* NULL: those of the caller */
-    sfp__tensor_file *st;
-} opened;
-
-static void opened_done(opened *f)
-{
-    sfp__tensor_file_close(f->st);
-    sfp__free(f->bytes);
-}
-
 /* Finds the file of a run directory: its checkpoint, which is never older than its state. */
 static sfp_status find_file(const char *given, char *path, sfp_error *err)
 {
@@ -113,25 +100,6 @@ static sfp_status find_file(const char *given, char *path, sfp_error *err)
     if (stat(given, &st) == 0 && S_ISDIR(st.st_mode))
         TRY(sfp__directory_has(given, "checkpoint", &has, err));
     return has ? sfp__path_print(path, PATH_MAX, err, "%s/checkpoint", given) : SFP_OK;
-}
-
-static sfp_status open_file(const sfp__saved_file *from, opened *f, sfp_error *err)
-{
-    const void *data = from->data;
-    size_t size = from->size;
-    TRY(data ? sfp__path_print(f->path, sizeof f->path, err, "%s", from->path) : find_file(from->path, f->path, err));
-    if (!data) {
-        TRY(sfp__file_read(f->path, SIZE_MAX, &f->bytes, &size, err));
-        data = f->bytes;
-    }
-    TRY(sfp__safetensors_open_memory(f->path, data, size, &f->st, err));
-    const char *format = sfp__tensor_file_meta(f->st, "format");
-    if (format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0) {
-        TRY(sfp__metadata_check_format(f->st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err));
-        return sfp__backed_file_check(f->path, data, size, err);
-    }
-    TRY(sfp__metadata_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err));
-    return sfp__state_check_sum(f->st, err);
 }
 
 /* Reads the sizes of the backbone and the settings of the head from the metadata. */
@@ -202,19 +170,19 @@ static sfp_status check_sizes(const sfp__tensor_file *st, const char *method, in
     return sfp__tensor_expect(st->path, products, &count, 1, err);
 }
 
-static sfp_status read_head(const opened *f, const sfp__file_metadata *m, sfp__thread_pool *threads, sfp__head **out,
+static sfp_status read_head(sfp__tensor_file *st, const sfp__file_metadata *m, sfp__thread_pool *threads, sfp__head **out,
                             sfp_error *err)
 {
     const char *method = value_of(m, "method");
     sfp__vit_config vit = {0};
     sfp__learner_options o = {0};
     OWNED_PTR(sfp__head_free) sfp__head *head = NULL;
-    sfp__visitor v = sfp__visit_reading(f->st, false);
-    TRY(read_options(f->path, m, &vit, &o, err));
+    sfp__visitor v = sfp__visit_reading(st, false);
+    TRY(read_options(st->path, m, &vit, &o, err));
     sfp__head_options h = sfp__learner_head_options(&o, &vit, 0);
     h.threads = threads;
     h.slda_published = false; /* that has no sums */
-    TRY(check_sizes(f->st, method, h.dim, err));
+    TRY(check_sizes(st, method, h.dim, err));
     TRY(sfp__head_create(method, &h, &head, err));
     v.sums = true;
     TRY(sfp__head_visit_named(head, &v, err));
@@ -225,16 +193,22 @@ static sfp_status read_head(const opened *f, const sfp__file_metadata *m, sfp__t
 sfp_status sfp__saved_sums_read(const sfp__saved_file *from, const sfp__file_metadata *expected, const char *like,
                                 sfp__thread_pool *threads, sfp__saved_sums *out, sfp_error *err)
 {
-    OWNED_BY(opened_done) opened f = {.st = NULL};
+    OWNED_BY(sfp__opened_file_done) sfp__opened_file f = {0};
     OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
-    TRY(open_file(from, &f, err));
+    sfp__saved_file file = *from;
+    char path[PATH_MAX];
+    if (!from->data) {
+        TRY(find_file(from->path, path, err));
+        file.path = path;
+    }
+    TRY(sfp__saved_file_open(&file, false, &f, err));
     TRY(check_has_sums(f.st, err));
     TRY(copy_metadata(f.st, &s.metadata, err));
     if (expected)
-        TRY(check_identity(f.path, &s.metadata, expected, like, err));
-    TRY(read_head(&f, &s.metadata, threads, &s.head, err));
+        TRY(check_identity(file.path, &s.metadata, expected, like, err));
+    TRY(read_head(f.st, &s.metadata, threads, &s.head, err));
     TRY(sfp__metadata_names_read(f.st, SFP_LEARNER_MAX_CLASSES, &s.names, err));
-    TRY(sfp__check_memory((s.path = sfp__strdup(f.path)), err));
+    TRY(sfp__check_memory((s.path = sfp__strdup(file.path)), err));
     *out = TAKE(s);
     return SFP_OK;
 }

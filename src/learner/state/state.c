@@ -1,13 +1,17 @@
-/* Writes state files, and reads them into a learner (state.h describes their contents). */
+/* The format of state files (state.h describes their contents): checksum, metadata, and what is read before or without a learner. */
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "io/file.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
-#include "learner/state/saved_sums.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ------------------------------------------------------------------ checksum */
 
@@ -114,105 +118,137 @@ sfp_status sfp__state_write(const char *path, const sfp__tensor_list *tensors, s
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
-sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
+/* ------------------------------------------------------------------- reading */
+
+sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err)
 {
-    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list tensors = {0};
-    OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
-    sfp__visitor v = sfp__visit_writing(&tensors);
-    int count = 0;
-    v.inference_only = true;
-    v.sums = l->head && sfp__head_has_sums(l->head) && sfp__head_sums_bytes(l->head) <= SFP_STATE_SUMS_MAX;
-    sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
-    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = sfp__head_visit_named(l->head, &v, err);
-    pthread_mutex_unlock(&l->head_lock);
-    TRY(status); /* the head comes first: wider types first, so that each tensor is aligned */
-    for (int i = 0; i < count; i++)
-        TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
-    sfp__state_put_format(&meta, sfp__learner_classes(l), l->classes.seen);
-    sfp__metadata_put_backbone(&meta, l->vit);
-    sfp__metadata_put_common(&meta, l);
-    sfp__metadata_put_settings(&meta, l, false);
-    return sfp__state_write(path, &tensors, &meta, err);
+    struct stat st;
+    int failed = stat(given, &st);
+    if (failed && errno != ENOENT && errno != ENOTDIR)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", given);
+    bool directory = !failed && S_ISDIR(st.st_mode);
+    return sfp__path_print(buf, size, err, "%s%s", given, directory ? "/state.safetensors" : "");
 }
 
-/* ------------------------------------------------------------------- loading */
-
-static sfp_status check_kind(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
+sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
 {
-    const char *method = sfp__tensor_file_meta(st, "method");
-    char name[SFP_NAME_MAX];
-    if (method)
-        return sfp__fail(err, SFP_EINVAL, "%s: method of the state is %s, expected none: a state of fingerprints", st->path,
-                         sfp__printable(method, name, sizeof name));
-    return sfp__metadata_check_backbone(st, l->vit, err);
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    TRY(sfp__safetensors_open(path, &st, err));
+    TRY(sfp__state_check_sum(st, err));
+    *out = sfp__metadata_img_size(st);
+    return SFP_OK;
 }
 
-/* What a learner takes from a state or a checkpoint. */
-typedef struct learned {
-    uint8_t *bytes; /* contents of a checkpoint */
-    sfp__tensor_file *st;
-    bool checkpoint;
-    int classes;
-    float *values; /* all parameters in the order of sfp__fp_params */
-    uint8_t *seen;
-    sfp__saved_components components;
-    sfp__saved_names names;
-} learned;
-
-static void learned_done(learned *f)
+sfp_status sfp__state_backbone(const char *path, char *backbone, size_t size, sfp_error *err)
 {
-    sfp__metadata_names_done(&f->names);
-    sfp__free(f->seen);
-    sfp__free(f->values);
-    sfp__tensor_file_close(f->st);
-    sfp__free(f->bytes);
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    TRY(sfp__safetensors_open(path, &st, err));
+    const char *name = sfp__tensor_file_meta(st, "backbone-file");
+    (void)snprintf(backbone, size, "%s", name ? name : "");
+    return SFP_OK;
 }
 
-/* Opens the file and checks its kind and settings. */
-static sfp_status open_learned(const sfp__learner *l, const char *path, learned *f, sfp_error *err)
+/* Returns the layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */
+static int pool_layer(const char *name, bool *shared)
 {
-    TRY(sfp__safetensors_open(path, &f->st, err));
-    const char *format = sfp__tensor_file_meta(f->st, "format");
-    f->checkpoint = format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0;
-    if (!f->checkpoint) {
-        TRY(sfp__metadata_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
-        TRY(sfp__state_check_sum(f->st, err));
-        TRY(check_kind(l, f->st, err));
-        return sfp__metadata_check_settings(l, f->st, false, err);
+    char *end = NULL;
+    *shared = strncmp(name, "prompt.g_p_", 11) == 0;
+    if (!*shared && strncmp(name, "prompt.e_p_", 11) != 0)
+        return -1;
+    long layer = strtol(name + 11, &end, 10);
+    return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
+}
+
+bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out)
+{
+    sfp__state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
+    for (size_t i = 0; i < st->count; i++) {
+        const sfp__tensor *t = &st->tensors[i];
+        bool shared;
+        int layer = pool_layer(t->name, &shared);
+        if (layer < 0 || t->ndim != 3)
+            continue;
+        p.first_layer = layer < p.first_layer ? layer : p.first_layer;
+        p.last_layer = layer > p.last_layer ? layer : p.last_layer;
+        if (shared || p.pool >= 0)
+            continue;
+        p.pool = t->shape[0];
+        p.length = t->shape[1];
+        p.width = t->shape[2];
     }
-    sfp__tensor_file_close(f->st);
-    f->st = NULL;
-    TRY(sfp__checkpoint_open(path, &f->bytes, &f->st, err));
-    TRY(check_kind(l, f->st, err));
-    return sfp__metadata_check_learned(l, f->st, err);
+    if (p.pool >= 0)
+        *out = p;
+    return p.pool >= 0;
 }
 
-/* The part of a load that cannot fail. */
-static void take(sfp__learner *l, learned *f)
+sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err)
 {
-    sfp__state_put_values(l->fp, f->values);
-    memset(l->classes.seen, 0, (size_t)l->classes.capacity);
-    if (f->classes > 0)
-        memcpy(l->classes.seen, f->seen, (size_t)f->classes);
-    sfp__metadata_names_commit(&f->names, l);
+    const sfp__fp_options *o = &fp->opt;
+    const char *path = st->path;
+    sfp__state_pool p;
+    if (!sfp__state_pool_read(st, &p))
+        return SFP_OK; /* the first missing tensor is reported later */
+    const struct {
+        const char *name;
+        int64_t was, now;
+    } list[] = {{"width of the backbone", p.width, fp->linear_w.shape[1]},
+                {"pool", p.pool, o->pool},
+                {"prompt-length", p.length, o->length}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].was != list[i].now)
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %lld, expected %lld, the current setting", path, list[i].name,
+                             (long long)list[i].was, (long long)list[i].now);
+    if (p.first_layer != o->first_layer || p.last_layer != o->last_layer)
+        return sfp__fail(err, SFP_EINVAL, "%s: prompt-layers is %d-%d, expected %d-%d, the current setting", path, p.first_layer,
+                         p.last_layer, o->first_layer, o->last_layer);
+    return SFP_OK;
 }
 
-sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
+sfp_status sfp__state_components(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
 {
-    OWNED_BY(learned_done) learned f = {0};
-    if (l->opt.method) {
-        TRY(sfp__learner_load_sums(l, path, err));
-        return sfp__learner_publish(l, err);
+    const sfp__fp_options *o = &l->fp->opt;
+    long long task = 0, frozen_end = 0, active_end = 0;
+    int first = 0, end = 0;
+    if (!l->fixed)
+        TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    if (o->tasks > 0 && !sfp__tensor_file_meta(st, "open")) {
+        sfp__fp_task_components(o, (int)task, &first, &end);
+        frozen_end = first;
+        active_end = end;
+    } else {
+        TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
+        TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
     }
-    TRY(open_learned(l, path, &f, err));
-    TRY(sfp__state_check_pool(l->fp, f.st, err));
-    TRY(sfp__metadata_classes(l, f.st, sfp__learner_classes(l), &f.classes, err));
-    TRY(sfp__state_values(l->fp, f.st, f.classes, &f.values, err));
-    TRY(sfp__state_components(&l->fp->opt, f.st, &f.components, err));
-    TRY(sfp__state_seen(f.st, f.classes, false, &f.seen, err));
-    TRY(sfp__metadata_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err));
-    TRY(sfp__metadata_prepare(l, path, &f.components, f.classes, f.names.count, err));
-    take(l, &f);
-    return sfp__learner_publish(l, err);
+    *out = (sfp__saved_components){(int)task, (int)frozen_end, (int)active_end};
+    return SFP_OK;
+}
+
+sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default_value, uint8_t **out, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
+    OWNED uint8_t *seen = NULL;
+    json_error_t where;
+    OWNED_PTR(json_decref) json_t *list = NULL;
+    if (text)
+        TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
+    if (classes > 0)
+        TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
+    const sfp__tensor *saved = sfp__tensor_file_find(st, "seen"); /* a checkpoint has one */
+    const int64_t count = classes;
+    if (saved && saved->dtype == SFP_DTYPE_U8)
+        TRY(sfp__tensor_expect(path, saved, &count, 1, err));
+    for (int c = 0; !text && c < classes; c++)
+        seen[c] = saved && saved->dtype == SFP_DTYPE_U8 ? ((const uint8_t *)saved->data)[c] != 0 : default_value;
+    if (text && !json_is_array(list))
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is not a JSON list", path);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        long long label = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (!seen || label < 0 || label >= classes)
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is not a class, expected 0 to %d", path, i,
+                             classes - 1);
+        seen[label] = 1;
+    }
+    *out = TAKE(seen);
+    return SFP_OK;
 }

@@ -1,5 +1,5 @@
-/* The files of a learner: states, for prediction, and checkpoints, for resuming; their formats and the functions that read and
- * write them. Reading checks everything first and changes nothing; the values are committed only if all of them are valid. */
+/* The files of a learner: states, for prediction, and checkpoints, for resuming. A state has a part of a checkpoint's tensors
+ * (visit_learner in saved_learner.c). Reading checks everything first; the learner changes only if all values are valid. */
 #ifndef SFP_LEARNER_STATE_H
 #define SFP_LEARNER_STATE_H
 
@@ -49,6 +49,9 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
 /* Fails in the same way if a setting of a checkpoint differs that gives its fingerprints and heads their meaning. */
 sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
+
+/* Reads the settings of a state that prediction needs. */
+sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, const sfp__vit *vit, sfp__learner_options *o, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
@@ -147,16 +150,8 @@ bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out); /* 
  * both values. */
 sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err);
 
-/* Reads all parameters of fp in the order of sfp__fp_params, concatenated and newly allocated; the linear head has `classes`
- * rows. Every tensor must be present, finite and of the right shape; a state may have no tensor that such fingerprints do not
- * have. */
-sfp_status sfp__state_values(sfp__fp *fp, const sfp__tensor_file *st, int classes, float **out, sfp_error *err);
-/* Copies the values into fp, whose linear head must have that many rows, and resets Adam. Cannot fail. */
-void sfp__state_put_values(sfp__fp *fp, const float *values);
-
-/* Reads which components are trained. Files of the reference contain only the task. */
-sfp_status sfp__state_components(const sfp__fp_options *o, const sfp__tensor_file *st, sfp__saved_components *out,
-                                 sfp_error *err);
+/* Reads which components are trained. Files of the reference contain only the task, which a learner that only predicts ignores. */
+sfp_status sfp__state_components(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err);
 
 /* Reads which classes were seen: (classes) newly allocated, NULL for 0 classes. `default_value` is used if the file does not
  * contain this. */
@@ -186,27 +181,17 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
 enum { SFP_CHECKPOINT_VERSION = 5 };
 
-/* Opens an undamaged checkpoint of this version; *bytes must outlive *st. */
-sfp_status sfp__checkpoint_open(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err);
+/* ------------------------------------------------------------------ opened files */
 
-/* -------------------------------------------------------------- prediction from a state */
+/* A state or a checkpoint in memory, with the right format, version and checksum. */
+typedef struct sfp__opened_file {
+    uint8_t *bytes; /* NULL: those of the caller */
+    sfp__tensor_file *st;
+    bool checkpoint; /* false: a state */
+} sfp__opened_file;
 
-/* A state file that was loaded only for prediction: without trainer, buffer or gradients; the settings are those of the file. It
- * is immutable, except for the scratch memory of `head`. */
-
-typedef struct sfp__inference_state {
-    sfp__learner_options opt; /* only the options that prediction needs: fp, resize, mean, std, batch, seed */
-    sfp__fp *fp;              /* NULL with a method */
-    sfp__head *head;          /* that of a method; NULL: fingerprints */
-    sfp__saved_names names;
-    sfp__snapshot snapshot; /* read by a predictor; points into the members above; with a method its view has no layers */
-} sfp__inference_state;
-
-/* Loads a state; `threads` is used only during loading. An error message names the file, the tensor or key, the found and the
- * expected value. */
-sfp_status sfp__inference_state_load(sfp__vit *vit, sfp__thread_pool *threads, const char *path, sfp__inference_state **out,
-                                     sfp_error *err);
-void sfp__inference_state_free(sfp__inference_state *r);
-DEFINE_OWNED_PTR(sfp__inference_state, sfp__inference_state_free)
+/* Opens a file or a block of memory. foreign: a state of the reference, which does not name its format, is accepted. */
+sfp_status sfp__saved_file_open(const sfp__saved_file *from, bool foreign, sfp__opened_file *out, sfp_error *err);
+void sfp__opened_file_done(sfp__opened_file *f);
 
 #endif

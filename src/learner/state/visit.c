@@ -37,7 +37,7 @@ sfp_status sfp__visit_find(const sfp__visitor *v, const char *name, sfp__dtype d
     const sfp__tensor *t = v->find(v->ctx, full);
     if (!t)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", v->file, full);
-    if (t->dtype != dtype)
+    if (t->dtype != dtype && !(v->converts && dtype == SFP_DTYPE_F32))
         return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", v->file, full, sfp__dtype_name(t->dtype),
                          sfp__dtype_name(dtype));
     *out = t;
@@ -62,9 +62,31 @@ static sfp_status check_finite(const sfp__visitor *v, const sfp__tensor *t, sfp_
 /* Finds the tensor to read and checks its type, shape and values. */
 static sfp_status find_and_check(const sfp__visitor *v, const sfp__tensor *want, const sfp__tensor **out, sfp_error *err)
 {
-    TRY(sfp__visit_find(&(sfp__visitor){.ctx = v->ctx, .find = v->find, .file = v->file}, want->name, want->dtype, out, err));
+    const sfp__visitor whole = {.ctx = v->ctx, .find = v->find, .file = v->file, .converts = v->converts};
+    TRY(sfp__visit_find(&whole, want->name, want->dtype, out, err));
     TRY(sfp__tensor_expect(v->file, *out, want->shape, want->ndim, err));
-    return v->finite ? check_finite(v, *out, err) : SFP_OK;
+    return v->finite && !v->converts ? check_finite(v, *out, err) : SFP_OK;
+}
+
+/* Converts a tensor of any type to floats; `to` NULL: only checks that they are finite. It is converted in pieces, so that a check
+ * needs no memory. */
+static sfp_status convert(const sfp__visitor *v, const sfp__tensor *t, float *to, sfp_error *err)
+{
+    enum { PIECE = 512 };
+    float values[PIECE];
+    size_t size = sfp__dtype_size(t->dtype), n;
+    for (size_t i = 0; i < t->count; i += n) {
+        n = t->count - i < PIECE ? t->count - i : PIECE;
+        const sfp__tensor piece = {.dtype = t->dtype, .count = n, .bytes = n * size, .data = (const char *)t->data + i * size};
+        TRY(sfp__tensor_to_f32(v->file, &piece, values, err));
+        for (size_t k = 0; k < n; k++)
+            if (!isfinite(values[k]))
+                return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", v->file,
+                                 t->name, (double)values[k], i + k);
+        if (to)
+            memcpy(to + i, values, n * sizeof *to);
+    }
+    return SFP_OK;
 }
 
 static sfp_status describe(const sfp__visitor *v, const char *name, char full[SFP_NAME_MAX], sfp__dtype dtype, int ndim,
@@ -88,6 +110,8 @@ sfp_status sfp__visit(const sfp__visitor *v, const char *name, sfp__dtype dtype,
     if (v->put)
         return v->put(v->ctx, &t, err);
     TRY(find_and_check(v, &t, &found, err));
+    if (v->converts && dtype == SFP_DTYPE_F32)
+        return convert(v, found, v->check_only ? NULL : data, err);
     if (!v->check_only && found->bytes > 0)
         memcpy(data, found->data, found->bytes);
     return SFP_OK;

@@ -14,6 +14,7 @@ typedef struct sfp__visitor {
     const char *file;                                        /* the file that is read, for messages */
     bool check_only;     /* only checks that every tensor exists with the right type and shape; changes nothing */
     bool finite;         /* floating-point values must be finite */
+    bool converts;       /* a tensor of F32 may have any type in the file; its values must be finite */
     bool inference_only; /* a head: only the data for scores; a head that was read this way cannot learn (head.h) */
     bool sums;           /* a head: its sums, as head.h describes */
 } sfp__visitor;
