@@ -48,10 +48,10 @@ TEST(the_window_of_ssd_is_full_before_the_first_batch_is_measured)
     o.calibrate = 2;
     o.learner.buffer.method = "ssd";
     sfp__calibration c = measure(&o, NULL);
-    assert_int_equal(c.filling, sfp__ssd_timing_of(SFP_SSD_ORIGINAL).window);
+    assert_int_equal(c.filling, 32);
     assert_int_equal(c.measured, 2);
-    o.learner.buffer.ssd_schedule = SFP_SSD_PORT;
-    assert_int_equal(measure(&o, NULL).filling, sfp__ssd_timing_of(SFP_SSD_PORT).window);
+    o.learner.buffer.ssd.window = 16;
+    assert_int_equal(measure(&o, NULL).filling, 16);
 }
 
 TEST(a_closed_form_head_has_nothing_to_fill)
