@@ -10,6 +10,8 @@
 #   make check-long   runs the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan,
 #                     then each fuzz target for SFP_FUZZ_SECONDS (default 300)
 #   make install      installs into DESTDIR and PREFIX (default /usr/local)
+#   make library      builds only build/release/src/libstreamfp.so, which `pip install ./python` takes
+#   make wheel        builds the Python package with all libraries that it needs, in build/wheel
 #   make uninstall    removes all installed files; use the same DESTDIR and PREFIX
 #   make abi          records the binary interface of the library in tests/api/libstreamfp.abi, after an intended change
 #   make format       formats the sources with clang-format
@@ -29,7 +31,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
 T ?= test_heads
-.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
+.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy library install wheel uninstall abi format clean
 .NOTPARALLEL:
 
 setup:
@@ -102,11 +104,17 @@ install: release
 	@cmake --build build/release -j $(JOBS) --target libstreamfp help_files python_package
 	@scripts/install build/release "$(DESTDIR)" "$(PREFIX)"
 
+library: setup
+	@cmake --preset release >/dev/null
+	@cmake --build build/release -j $(JOBS) --target libstreamfp
+
+wheel: library
+	@STREAMFP_WHEEL=1 /usr/bin/python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir build/wheel ./python
+
 uninstall:
 	@scripts/install --uninstall build/release "$(DESTDIR)" "$(PREFIX)"
 
-abi: release
-	@cmake --build build/release -j $(JOBS) --target libstreamfp
+abi: library
 	@tests/api/abi --update . build/release/src/libstreamfp.so
 
 format:

@@ -5,9 +5,12 @@
     learner.predictor().predict(["c.jpg"])            # [Prediction(label=0, name='cat', probability=0.9, ...)]
 
 `Engine`, `Learner`, `Predictor`, `Run`, `Head` and `evaluate` are the parts of streamfp.h, which is their manual.
+`StreamClassifier`, `FeatureClassifier` and `FrozenFeatures` follow the conventions of scikit-learn and River.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from streamfp._images import Image
 from streamfp._library import VERSION as __version__
@@ -30,12 +33,17 @@ from streamfp.head import Head
 from streamfp.learning import Engine, Learner, Prediction, Predictor, Report, fit_image
 from streamfp.running import Accuracy, Evaluation, Progress, Recorded, Run, evaluate, read_run
 
+if TYPE_CHECKING:
+    from streamfp.estimators import FeatureClassifier, FrozenFeatures, StreamClassifier
+
 __all__ = [
     "Accuracy",
     "Cancelled",
     "Engine",
     "Error",
     "Evaluation",
+    "FeatureClassifier",
+    "FrozenFeatures",
     "Head",
     "Image",
     "InputOutputError",
@@ -54,6 +62,7 @@ __all__ = [
     "Run",
     "SettingInfo",
     "Settings",
+    "StreamClassifier",
     "Unsupported",
     "WrongShape",
     "__version__",
@@ -62,3 +71,11 @@ __all__ = [
     "read_run",
 ]
 
+
+def __getattr__(name: str) -> Any:
+    """The estimators are imported when they are used, because scikit-learn takes a second."""
+    if name in ("FeatureClassifier", "FrozenFeatures", "StreamClassifier"):
+        from streamfp import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'streamfp' has no attribute {name!r}")

@@ -70,7 +70,8 @@ def _pixels(image: Any) -> "np.ndarray[Any, Any]":
             "torchvision PILToTensor() in place of ToTensor()"
         )
     if pixels.dtype != np.uint8:
-        raise TypeError(f"an image is an array of {pixels.dtype}, expected uint8, a path, the bytes of a file, or a PIL image")
+        found = type(image).__name__ if pixels.ndim == 0 else f"array of {pixels.dtype}"
+        raise TypeError(f"an image is {found}, expected an array of uint8, a path, the bytes of a file, or a PIL image")
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
     elif pixels.ndim == 3:

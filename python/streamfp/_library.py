@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Union
 
 from streamfp import _abi  # generated from streamfp.h by python/abi.py
 
@@ -117,7 +118,7 @@ def _load() -> Any:
             raise ImportError(f"{path} is version {found}, expected {VERSION}, for which this package was built")
         return library
     raise ImportError(
-        "the streamfp library was not found; build it (make) and install this package again, install it (make install), or name it "
+        "the streamfp library was not found; build it (make library) and install this package again, install it (make install), or name it "
         "in STREAMFP_LIBRARY: " + "; ".join(failures)
     )
 
@@ -180,6 +181,22 @@ def log(ctx: Any, level: int, message: Any) -> None:
     logging.getLogger("streamfp").log(logging.WARNING if level else logging.INFO, "%s", string(message))
 
 
+def file_bytes(write: Callable[[str], object]) -> bytes:
+    """What a function writes into the file that it is given."""
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "file")
+        write(path)
+        return Path(path).read_bytes()
+
+
+def with_file(data: bytes, read: Callable[[str], Any]) -> Any:
+    """What a function makes of a file with these bytes."""
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "file")
+        Path(path).write_bytes(data)
+        return read(path)
+
+
 class Object:
     """An object of the library. It is freed by close(), at the end of a `with` block or with the last reference, but not before
     the objects that were made from it."""
@@ -236,6 +253,7 @@ class Settings(Object):
         out = ffi.new("sfp_settings **")
         call(lib.sfp_settings_create, out)
         self._own(out[0], lib.sfp_settings_free)
+        self._values: Dict[str, object] = {}
         for key, value in {**(values or {}), **more}.items():
             if value is not None:
                 self.set(key, value)
@@ -246,6 +264,13 @@ class Settings(Object):
         elif isinstance(value, (list, tuple)):
             value = ",".join(map(str, value))
         call(lib.sfp_settings_set, self._p, encoded(key.replace("_", "-")), encoded(str(value)))
+        self._values[key] = value
+
+    def __getstate__(self) -> Dict[str, object]:
+        return self._values
+
+    def __setstate__(self, values: Dict[str, object]) -> None:
+        self.__init__(values)  # type: ignore[misc]
 
     def get(self, key: str) -> Optional[str]:
         """The value that was set, or that of the preset, or the default; None: it has none, or the key is unknown."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import copy
 from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
 from streamfp._classes import Classes, Labels, pointer
-from streamfp._library import PathLike, call, encoded, ffi, lib, string, struct
+from streamfp._library import PathLike, call, encoded, ffi, file_bytes, lib, string, struct, with_file
 
 
 class Head(Classes):
@@ -30,6 +29,7 @@ class Head(Classes):
 
     def __init__(self, method: str = "ridge", dim: int = 0, *, threads: int = 0, **options: Any) -> None:
         super().__init__()
+        self._threads = threads
         out = ffi.new("sfp_head **")
         made = struct("sfp_head_options", threads=threads, **options)
         call(lib.sfp_head_create, encoded(method), dim, made, out)
@@ -40,6 +40,7 @@ class Head(Classes):
         """A head that save() has written."""
         head = cls.__new__(cls)
         Classes.__init__(head)
+        head._threads = threads
         out = ffi.new("sfp_head **")
         call(lib.sfp_head_load, encoded(path), threads, out)
         head._own(out[0], lib.sfp_head_free)
@@ -51,19 +52,10 @@ class Head(Classes):
             call(lib.sfp_head_save, self._p, encoded(path))
 
     def __getstate__(self) -> Dict[str, Any]:
-        with tempfile.TemporaryDirectory() as work:
-            path = os.path.join(work, "head")
-            self.save(path)
-            with open(path, "rb") as file:
-                return {"head": file.read()}
+        return {"head": file_bytes(self.save), "threads": self._threads}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        with tempfile.TemporaryDirectory() as work:
-            path = os.path.join(work, "head")
-            with open(path, "wb") as file:
-                file.write(state["head"])
-            loaded = Head.load(path)
-        self.__dict__.update(loaded.__dict__)
+        self.__dict__.update(with_file(state["head"], lambda path: Head.load(path, threads=state["threads"])).__dict__)
 
     @property
     def method(self) -> str:
@@ -114,12 +106,10 @@ class Head(Classes):
         self._change(lib.sfp_head_forget, rows, labels, keys, False)
 
     def _with(self, function: Any, other: "Head") -> None:
-        first, second = sorted((self, other), key=id)
-        if first is second:
-            other = Head.__new__(Head)
-            other.__setstate__(self.__getstate__())
-            second = other
-        with first._lock, second._lock:  # in one order, so that two heads that merge with each other do not wait for ever
+        if other is self:
+            other = copy.deepcopy(self)
+        first, second = sorted((self, other), key=id)  # so that two heads that merge with each other do not wait for ever
+        with first._lock, second._lock:
             call(function, self._p, other._p)
 
     def merge(self, other: "Head") -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -19,12 +17,14 @@ from streamfp._library import (
     call,
     encoded,
     ffi,
+    file_bytes,
     lib,
     log,
     name_or_none,
     settings_of,
     string,
     struct,
+    with_file,
 )
 
 
@@ -150,7 +150,7 @@ class Learner(Classes):
     def __init__(self, engine: Optional[Engine] = None, settings: Optional[Settings] = None, **options: Any) -> None:
         super().__init__()
         self.engine = engine or Engine()
-        settings = settings_of(settings, options)
+        self._settings = settings = settings_of(settings, options)
         self.batch = int(settings.get("batch") or 1)  # samples in one call, at most
         out = ffi.new("sfp_learner **")
         call(lib.sfp_learner_create, self.engine._p, settings._p, out)
@@ -261,19 +261,14 @@ class Learner(Classes):
 
     def to_bytes(self) -> bytes:
         """A checkpoint as bytes."""
-        with tempfile.TemporaryDirectory() as work:
-            path = os.path.join(work, "checkpoint")
-            self.checkpoint(path)
-            with open(path, "rb") as file:
-                return file.read()
+        return file_bytes(self.checkpoint)
 
-    def from_bytes(self, data: bytes) -> None:
-        """Continues from the bytes of a checkpoint."""
-        with tempfile.TemporaryDirectory() as work:
-            path = os.path.join(work, "checkpoint")
-            with open(path, "wb") as file:
-                file.write(data)
-            self.resume(path)
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"engine": self.engine, "settings": self._settings, "checkpoint": self.to_bytes()}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__(state["engine"], state["settings"])  # type: ignore[misc]
+        with_file(state["checkpoint"], self.resume)
 
     def set_class_name(self, label: int, name: str) -> None:
         self._call("set_class_name", label, encoded(name))

@@ -8,7 +8,7 @@ import pytest
 
 import streamfp
 
-NAMES = [module.name for module in pkgutil.iter_modules(streamfp.__path__, "streamfp.") if not module.name.endswith(("_abi", "lab"))]
+NAMES = [module.name for module in pkgutil.iter_modules(streamfp.__path__, "streamfp.") if not module.name.endswith(("_abi", ".lab"))]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -61,7 +61,7 @@ import streamfp
 
 
 def test_a_library_that_is_missing_is_named() -> None:
-    assert "build it (make)" in run("import streamfp", STREAMFP_LIBRARY="/none/libstreamfp.so").stderr
+    assert "build it (make library)" in run("import streamfp", STREAMFP_LIBRARY="/none/libstreamfp.so").stderr
 
 
 def test_import_needs_no_scientific_package() -> None:

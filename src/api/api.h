@@ -21,11 +21,8 @@ struct sfp_engine {
 DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
 DEFINE_OWNED_PTR(sfp_settings, sfp_settings_free)
 
-/* SFP_EINVAL: the object, of which `name` is the kind, is NULL. */
-static inline sfp_status sfp__api_check(const void *object, const char *name, sfp_error *err)
-{
-    return object ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s must not be NULL", name);
-}
+/* Returns SFP_EINVAL unless the arguments, which `names` lists for the message, are there. */
+#define SFP__REQUIRE(condition, names) TRY((condition) ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s must not be NULL", names))
 
 /* Copies a struct of the caller, which begins with its size, to a struct of this version. Members that the caller's struct
  * lacks become 0. Members that this version lacks are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */

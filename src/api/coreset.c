@@ -144,8 +144,7 @@ sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, co
 {
     IN_LIBRARY;
     sfp_coreset_options o;
-    if (!options || !indices || !count)
-        return sfp__fail(err, SFP_EINVAL, "options, indices and count must not be NULL");
+    SFP__REQUIRE(options && indices && count, "options, indices and count");
     TRY(sfp__api_options(options, &o, sizeof o, "sfp_coreset_options", err));
     OWNED_BY(job_done)
     job j = {.rows = rows,

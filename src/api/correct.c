@@ -129,8 +129,7 @@ static sfp_status check_class(const char *name, sfp_error *err)
 sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!dir || !file)
-        return sfp__fail(err, SFP_EINVAL, "dir and file must not be NULL");
+    SFP__REQUIRE(dir && file, "dir and file");
     TRY(check_class(label, err));
     return ask(dir, file, label, err);
 }
@@ -138,8 +137,7 @@ sfp_status sfp_run_correct(const char *dir, const char *file, const char *label,
 sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!dir || !file)
-        return sfp__fail(err, SFP_EINVAL, "dir and file must not be NULL");
+    SFP__REQUIRE(dir && file, "dir and file");
     return ask(dir, file, NULL, err);
 }
 
@@ -150,8 +148,7 @@ sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *t
     IN_LIBRARY;
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     int64_t number, count;
-    if (!dir)
-        return sfp__fail(err, SFP_EINVAL, "dir must not be NULL");
+    SFP__REQUIRE(dir, "dir");
     TRY(check_class(name, err));
     TRY(check_class(to, err));
     TRY(open_store(dir, &s, err));
@@ -187,8 +184,7 @@ sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *er
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     OWNED_BY(removal_done) removal r = {0};
     int64_t count, first = 0, last = 0;
-    if (!dir)
-        return sfp__fail(err, SFP_EINVAL, "dir must not be NULL");
+    SFP__REQUIRE(dir, "dir");
     TRY(check_class(name, err));
     TRY(open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));

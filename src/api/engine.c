@@ -332,8 +332,7 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     char file[PATH_MAX], features[64];
     int size = 0;
     bool found = false;
-    if (!a || !out)
-        return sfp__fail(err, SFP_EINVAL, "settings must be those of sfp_settings_create, and out must not be NULL");
+    SFP__REQUIRE(a && out, "settings must be those of sfp_settings_create, and out");
     const char *backbone = sfp__args_string(a, "backbone"), *side = sfp__args_string(a, "img-size");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
@@ -370,8 +369,7 @@ sfp_status sfp_engine_open_random(uint64_t seed, const sfp_engine_options *optio
                                          .mean = {0.5f, 0.5f, 0.5f},
                                          .std = {0.25f, 0.25f, 0.25f}};
     sfp_engine_options o;
-    if (!out)
-        return sfp__fail(err, SFP_EINVAL, "out must not be NULL");
+    SFP__REQUIRE(out, "out");
     TRY(read_options(options, &o, err));
     if (o.image_size || o.precision)
         return sfp__fail(err, SFP_EINVAL, "a random backbone has its own image size and precision, expected 0 for both");
@@ -407,8 +405,7 @@ sfp_status sfp_state_image_size(const char *path, int *size, sfp_error *err)
 {
     IN_LIBRARY;
     char file[PATH_MAX];
-    if (!path || !size)
-        return sfp__fail(err, SFP_EINVAL, "path and size must not be NULL");
+    SFP__REQUIRE(path && size, "path and size");
     TRY(sfp__state_path(path, file, sizeof file, err));
     return sfp__state_img_size(file, size, err);
 }

@@ -169,8 +169,7 @@ sfp_status sfp_experiment(const char *names, const sfp_settings *settings, const
     sfp_experiment_options own;
     sfp__lab_options lab;
     int count = 0;
-    if (!names)
-        return sfp__fail(err, SFP_EINVAL, "names must not be NULL");
+    SFP__REQUIRE(names, "names");
     TRY(find_experiments(names, chosen, &count, err));
     TRY(read_options(options, false, &own, &lab, err));
     TRY(list_settings(settings, &list, err));
@@ -194,8 +193,7 @@ sfp_status sfp_sweep(int count, const char *const *grids, const sfp_settings *se
     OWNED_BY(sfp__strings_done) sfp__strings list = {0};
     sfp_experiment_options own;
     sfp__lab_options lab;
-    if (!grids)
-        return sfp__fail(err, SFP_EINVAL, "grids must not be NULL");
+    SFP__REQUIRE(grids, "grids");
     TRY(read_options(options, true, &own, &lab, err));
     TRY(sfp__sweep_init(&sweep, count, grids, err));
     TRY(list_settings(settings, &list, err));

@@ -63,15 +63,14 @@ sfp_status sfp_head_create(const char *method, int dim, const sfp_head_options *
 {
     IN_LIBRARY;
     sfp_head_options o;
-    if (!method || !out)
-        return sfp__fail(err, SFP_EINVAL, "method and out must not be NULL");
+    SFP__REQUIRE(method && out, "method and out");
     TRY(sfp__api_options(options, &o, sizeof o, "sfp_head_options", err));
     return create(method, dim, &o, out, err);
 }
 
 static sfp_status check_head(const sfp_head *h, sfp_error *err)
 {
-    TRY(sfp__api_check(h, "head", err));
+    SFP__REQUIRE(h, "head");
     return sfp__thread_pool_check(h->pool, "the head", err);
 }
 
@@ -231,7 +230,7 @@ sfp_status sfp_head_forget(sfp_head *h, int count, const float *rows, int64_t st
 static sfp_status match(const sfp_head *h, const sfp_head *from, sfp__class_match *m, sfp_error *err)
 {
     TRY(check_head(h, err));
-    TRY(sfp__api_check(from, "the other head", err));
+    SFP__REQUIRE(from, "the other head");
     char path[] = "the other head"; /* in messages */
     const sfp__saved_sums other = {.path = path, .head = from->core, .names = {true, from->classes, from->names}};
     const sfp__known_classes here = {h->classes, h->names, h->core};
@@ -346,7 +345,7 @@ sfp_status sfp_head_save(sfp_head *h, const char *path, sfp_error *err)
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
     char seed[24];
     TRY(check_head(h, err));
-    TRY(sfp__api_check(path, "path", err));
+    SFP__REQUIRE(path, "path");
     sfp__visitor v = sfp__visit_writing(&tensors);
     v.prefix = "head";
     TRY(sfp__head_visit(h->core, &v, err));
@@ -437,8 +436,7 @@ sfp_status sfp_head_load(const char *path, int threads, sfp_head **out, sfp_erro
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     sfp_head_options o = {.threads = threads};
     int dim = 0;
-    if (!path || !out)
-        return sfp__fail(err, SFP_EINVAL, "path and out must not be NULL");
+    SFP__REQUIRE(path && out, "path and out");
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(check_file(st, err));
     const char *method = sfp__tensor_file_meta(st, "method");

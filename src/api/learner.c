@@ -44,7 +44,7 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l)
 
 static sfp_status check_learner(const sfp_learner *l, sfp_error *err)
 {
-    TRY(sfp__api_check(l, "learner", err));
+    SFP__REQUIRE(l, "learner");
     return sfp__thread_pool_check(l->engine->pool, "the engine", err);
 }
 
@@ -53,8 +53,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
     IN_LIBRARY;
     OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     sfp__learner_options o;
-    if (!e || !out)
-        return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    SFP__REQUIRE(e && out, "engine and out");
     TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     TRY(sfp__api_learner_options(e, settings, &o, &l->queue_max, err));
@@ -175,8 +174,7 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
     TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
-    if (!samples)
-        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    SFP__REQUIRE(samples, "samples");
     for (int i = 0; i < count; i++)
         if (samples[i].label < 0)
             return sfp__fail(err, SFP_EINVAL,
@@ -193,8 +191,7 @@ sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *sampl
     IN_LIBRARY;
     TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
-    if (!samples)
-        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    SFP__REQUIRE(samples, "samples");
     TRY(load(l, count, samples, err));
     return sfp__learner_forget(l->core, count, l->samples, err);
 }
@@ -203,8 +200,7 @@ sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t
 {
     IN_LIBRARY;
     TRY(check_learner(l, err));
-    if (!sample)
-        return sfp__fail(err, SFP_EINVAL, "sample must not be NULL");
+    SFP__REQUIRE(sample, "sample");
     TRY(load(l, 1, sample, err));
     sfp_status status = sfp__learner_relabel(l->core, l->samples, label, err);
     atomic_store(&l->classes, sfp__learner_classes(l->core));
@@ -216,8 +212,7 @@ typedef sfp_status combine_fn(sfp__learner *l, const sfp__saved_file *from, sfp_
 static sfp_status combine(sfp_learner *l, const sfp__saved_file *from, combine_fn *add_or_subtract, sfp_error *err)
 {
     TRY(check_learner(l, err));
-    if (!from->path)
-        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    SFP__REQUIRE(from->path, "path");
     sfp_status status = add_or_subtract(l->core, from, err);
     atomic_store(&l->classes, sfp__learner_classes(l->core));
     return status;
@@ -226,8 +221,7 @@ static sfp_status combine(sfp_learner *l, const sfp__saved_file *from, combine_f
 static sfp_status combine_memory(sfp_learner *l, const void *data, size_t size, combine_fn *add_or_subtract, sfp_error *err)
 {
     const sfp__saved_file from = {.path = "memory", .data = data, .size = size};
-    if (!data)
-        return sfp__fail(err, SFP_EINVAL, "data must not be NULL");
+    SFP__REQUIRE(data, "data");
     return combine(l, &from, add_or_subtract, err);
 }
 
@@ -277,8 +271,7 @@ sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samp
     IN_LIBRARY;
     TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
-    if (!samples)
-        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    SFP__REQUIRE(samples, "samples");
     if (l->queue_max == 0)
         return sfp__fail_key(err, "label-queue", SFP_EINVAL, "label-queue is 0, expected at least 1 to keep unlabelled samples");
     TRY(fit(l, count, samples, err));
@@ -303,8 +296,7 @@ sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *ids, con
     TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
-    if (!ids || !labels)
-        return sfp__fail(err, SFP_EINVAL, "ids and labels must not be NULL");
+    SFP__REQUIRE(ids && labels, "ids and labels");
     for (int i = 0; i < count; i++) {
         int at = l->queue_index[i] = find_queued(l, ids[i]);
         if (at < 0)
@@ -406,8 +398,7 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_LIBRARY;
     TRY(check_learner(l, err));
-    if (!path)
-        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    SFP__REQUIRE(path, "path");
     TRY(sfp__learner_load(l->core, path, err));
     atomic_store(&l->classes, sfp__learner_classes(l->core));
     return SFP_OK;
@@ -417,8 +408,7 @@ sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *
 {
     IN_LIBRARY;
     TRY(check_learner(l, err));
-    if (!path)
-        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    SFP__REQUIRE(path, "path");
     return sfp__learner_checkpoint(l->core, path, position ? position : "", err);
 }
 
@@ -427,8 +417,7 @@ sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position,
     IN_LIBRARY;
     TRY(check_learner(l, err));
     OWNED char *text = NULL;
-    if (!path)
-        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    SFP__REQUIRE(path, "path");
     TRY(sfp__learner_resume(l->core, path, &text, NULL, err));
     l->has_task_classes = false;
     atomic_store(&l->classes, sfp__learner_classes(l->core));

@@ -132,8 +132,7 @@ sfp_status sfp_register_selector(const sfp_selector_definition *definition, sfp_
 {
     IN_LIBRARY;
     OWNED selector_entry *entry = NULL;
-    if (!definition)
-        return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");
+    SFP__REQUIRE(definition, "definition");
     TRY(sfp__alloc(&entry, 1, sizeof *entry, err));
     sfp_selector_definition *d = &entry->def;
     TRY(sfp__api_options(definition, d, sizeof *d, "sfp_selector_definition", err));
@@ -297,8 +296,7 @@ sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_erro
 {
     IN_LIBRARY;
     OWNED buffer_entry *entry = NULL;
-    if (!definition)
-        return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");
+    SFP__REQUIRE(definition, "definition");
     TRY(sfp__alloc(&entry, 1, sizeof *entry, err));
     sfp_buffer_definition *d = &entry->def;
     TRY(sfp__api_options(definition, d, sizeof *d, "sfp_buffer_definition", err));

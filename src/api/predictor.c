@@ -40,8 +40,7 @@ sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *opt
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *threads = NULL;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
-    if (!l || !out)
-        return sfp__fail(err, SFP_EINVAL, "learner and out must not be NULL");
+    SFP__REQUIRE(l && out, "learner and out");
     TRY(sfp__thread_pool_check(sfp__api_engine(l)->pool, "the engine", err));
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__predictor_create(sfp__api_core(l), threads, o.max_batch, &p, err));
@@ -56,8 +55,7 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
     char path[PATH_MAX];
-    if (!e || !state || !out)
-        return sfp__fail(err, SFP_EINVAL, "engine, state and out must not be NULL");
+    SFP__REQUIRE(e && state && out, "engine, state and out");
     TRY(sfp__state_path(state, path, sizeof path, err));
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__predictor_open(e->vit, threads, path, o.max_batch, &p, err));
@@ -72,8 +70,7 @@ sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settin
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
     sfp__learner_options how;
-    if (!e || !out)
-        return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    SFP__REQUIRE(e && out, "engine and out");
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__api_learner_options(e, settings, &how, NULL, err));
     if (!settings)
@@ -94,7 +91,7 @@ void sfp_predictor_free(sfp_predictor *p)
 sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *images, sfp_prediction *predictions, sfp_error *err)
 {
     IN_LIBRARY;
-    TRY(sfp__api_check(p, "predictor", err));
+    SFP__REQUIRE(p, "predictor");
     TRY(sfp__thread_pool_check(p->threads, "the predictor", err));
     if (count < 0 || count > IMAGES_MAX)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected 0 to %d", count, IMAGES_MAX);
@@ -118,7 +115,7 @@ sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *image
 sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err)
 {
     IN_LIBRARY;
-    TRY(sfp__api_check(p, "predictor", err));
+    SFP__REQUIRE(p, "predictor");
     TRY(sfp__thread_pool_check(p->threads, "the predictor", err));
     if (!p->learner)
         return SFP_OK;

@@ -16,8 +16,7 @@ sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dt
     static const char *const words[] = {"f32", "f16", "bf16"};
     static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
     size_t i = 0, n = sizeof words / sizeof *words;
-    if (!e || !path)
-        return sfp__fail(err, SFP_EINVAL, "engine and path must not be NULL");
+    SFP__REQUIRE(e && path, "engine and path");
     if (e->vit->config.rows)
         return sfp__fail(err, SFP_EUNSUPPORTED, "backbone is %s, expected one with weights to save", e->backbone);
     while (dtype && i < n && strcmp(words[i], dtype) != 0)

@@ -18,8 +18,7 @@ sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err)
     char file[PATH_MAX];
     struct stat st;
     OWNED sfp_result *r = NULL;
-    if (!path || !out)
-        return sfp__fail(err, SFP_EINVAL, "path and out must not be NULL");
+    SFP__REQUIRE(path && out, "path and out");
     bool directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     TRY(sfp__path_print(file, sizeof file, err, "%s%s", path, directory ? "/result.json" : ""));
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
@@ -74,8 +73,7 @@ double sfp_result_accuracy(const sfp_result *r, int after, int on)
 sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!r || !out)
-        return sfp__fail(err, SFP_EINVAL, "result and out must not be NULL");
+    SFP__REQUIRE(r && out, "result and out");
     return sfp__result_text(r, one_line != 0, out, err);
 }
 

@@ -68,8 +68,7 @@ static sfp_status read_options(sfp_run *run, const sfp_engine *e, const sfp_sett
 static sfp_status open_run(sfp_engine *e, const sfp_settings *settings, sfp_run_options *o, sfp_run **out, sfp_error *err)
 {
     OWNED_PTR(sfp_run_close) sfp_run *run = NULL;
-    if (!e || !out)
-        return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    SFP__REQUIRE(e && out, "engine and out");
     TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     TRY(sfp__alloc(&run, 1, sizeof *run, err));
     run->process = getpid();
@@ -106,7 +105,8 @@ sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_r
 static sfp_status check_process(const sfp_run *run, sfp_error *err)
 {
     if (run->process != getpid())
-        return sfp__fail(err, SFP_EUNSUPPORTED, "the run was opened by another process, which has its threads; open it after fork");
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "the run was opened by another process, which has its threads; open it after fork");
     return SFP_OK;
 }
 
@@ -114,8 +114,7 @@ sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
 {
     IN_LIBRARY;
     bool follows = false;
-    if (!run || !more)
-        return sfp__fail(err, SFP_EINVAL, "run and more must not be NULL");
+    SFP__REQUIRE(run && more, "run and more");
     TRY(check_process(run, err));
     TRY(sfp__run_step(run->core, &follows, err));
     *more = follows;
@@ -125,8 +124,7 @@ sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
 sfp_status sfp_run_finish(sfp_run *run, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!run)
-        return sfp__fail(err, SFP_EINVAL, "run must not be NULL");
+    SFP__REQUIRE(run, "run");
     TRY(check_process(run, err));
     for (bool more = true; more;)
         TRY(sfp__run_step(run->core, &more, err));
@@ -141,8 +139,7 @@ int64_t sfp_run_batches(const sfp_run *run, int task, int64_t *samples)
 sfp_status sfp_run_measure(sfp_run *run, double *seconds, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!run || !seconds)
-        return sfp__fail(err, SFP_EINVAL, "run and seconds must not be NULL");
+    SFP__REQUIRE(run && seconds, "run and seconds");
     TRY(check_process(run, err));
     return sfp__run_measure(run->core, seconds, err);
 }

@@ -140,8 +140,7 @@ const sfp_setting_info *sfp_pretrain_settings_info(int i)
 static sfp_status create(const table *t, sfp_settings **out, sfp_error *err)
 {
     OWNED_PTR(sfp_settings_free) sfp_settings *s = NULL;
-    if (!out)
-        return sfp__fail(err, SFP_EINVAL, "out must not be NULL");
+    SFP__REQUIRE(out, "out");
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
     TRY(t == &run_table ? sfp__run_args_init(&s->args, err)
                         : sfp__args_init(&s->args, t->command, sfp__pretrain_rows, SFP_PRETRAIN_ROWS, err));
@@ -172,8 +171,7 @@ void sfp_settings_free(sfp_settings *s)
 sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!s || !key || !value)
-        return sfp__fail(err, SFP_EINVAL, "settings, key and value must not be NULL");
+    SFP__REQUIRE(s && key && value, "settings, key and value");
     const sfp__opt *o = sfp__args_find(&s->args, key);
     if (o && sfp__api_pretrain_args(s))
         return sfp__args_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);

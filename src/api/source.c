@@ -20,8 +20,7 @@ sfp_status sfp_source_open(const char *spec, const sfp_source_options *options, 
 {
     IN_LIBRARY;
     sfp_source_options o;
-    if (!spec || !out)
-        return sfp__fail(err, SFP_EINVAL, "spec and out must not be NULL");
+    SFP__REQUIRE(spec && out, "spec and out");
     TRY(sfp__api_options(options, &o, sizeof o, "sfp_source_options", err));
     const sfp__source_options open = {.test = o.test, .seed = o.seed, .order = o.order};
     return sfp__source_open(spec, &open, out, err);
@@ -105,8 +104,7 @@ sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, s
                                       [SFP_RAW_IMAGE_ROW] = SFP_IMAGE_FEATURES};
     sfp_record r = {0};
     sfp__raw_image p = {0};
-    if (!s)
-        return sfp__fail(err, SFP_EINVAL, "source must not be NULL");
+    SFP__REQUIRE(s, "source");
     if (s->live)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: live source, expected an indexed one: it has no image %lld", s->kind->name,
                          s->path, (long long)i);
@@ -413,8 +411,7 @@ sfp_status sfp_source_create(const sfp_source_definition *definition, sfp_source
 {
     IN_LIBRARY;
     sfp_source_definition d;
-    if (!definition)
-        return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");
+    SFP__REQUIRE(definition, "definition");
     TRY(sfp__api_options(definition, &d, sizeof d, "sfp_source_definition", err));
     sfp_status status = out ? make_source(&d, out, err) : sfp__fail(err, SFP_EINVAL, "out must not be NULL");
     if (status && d.close)

@@ -11,47 +11,59 @@
 #include <string.h>
 
 typedef struct eval_context {
-    const sfp__state_eval_options *opt;
-    sfp__state_eval *e;
+    const sfp__evaluation_engine *engine;
+    const char *state;
+    const sfp_evaluation_options *opt;
+    sfp_evaluation *e;
     sfp_predictor *predictor;
     sfp_source *source; /* of the options, until data owns it */
     const char *name;   /* of the data, for messages */
     sfp__class_filter *data;
     sfp__tasks tasks;
     sfp__evaluator *evaluator;
+    uint64_t total; /* images to evaluate */
 } eval_context;
+
+/* Fills a row; its name is copied. */
+static sfp_status put_row(sfp_evaluation *e, sfp_accuracy *row, const char *name, uint64_t images, uint64_t correct, sfp_error *err)
+{
+    size_t size = strlen(name) + 1;
+    char *copy = sfp__arena_take(&e->texts, size, 1);
+    TRY(sfp__check_memory(copy, err));
+    memcpy(copy, name, size);
+    *row = (sfp_accuracy){copy, images, correct, images ? (double)correct / (double)images : NAN};
+    return SFP_OK;
+}
 
 /* ----------------------------------------------------------------------- data */
 
 static sfp_status open_data(eval_context *s, sfp_error *err)
 {
-    const sfp__state_eval_options *o = s->opt;
+    const sfp_evaluation_options *o = s->opt;
     int classes = sfp__predictor_classes(s->predictor);
-    const sfp__source_options so = {.test = !o->train_part, .seed = o->seed ? *o->seed : s->predictor->opt.seed};
+    const sfp__source_options so = {.test = !o->train_part, .seed = o->has_seed ? o->seed : s->predictor->opt.seed};
     OWNED const char **names = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *inner = TAKE(s->source);
     TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
     if (!inner)
         TRY(sfp__source_open(o->data, &so, &inner, err));
-    s->name = o->source ? o->source->path : o->data;
+    s->name = o->data ? o->data : inner->path;
     if (inner->live)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data %s: a live source cannot be a test set, expected a dataset", s->name);
-    TRY(sfp__check_input(inner, &o->vit->config, "data", s->name, err));
+    TRY(sfp__check_input(inner, &s->engine->vit->config, "data", s->name, err));
     for (int c = 0; c < classes; c++)
         names[c] = sfp__predictor_class_name(s->predictor, c);
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
     if (!status)
         (void)TAKE(inner);
-    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are those of the state */
+    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", s->state) : status; /* the names are those of the state */
 }
 
-static sfp_status add_unknown(sfp__state_eval *e, const char *name, uint64_t images, sfp_error *err)
+static sfp_status add_unknown(sfp_evaluation *e, const char *name, uint64_t images, sfp_error *err)
 {
     size_t n = (size_t)e->unknown_count;
-    TRY(sfp__check_memory(sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) &&
-                              (e->unknown[n].name = sfp__strdup(name)),
-                          err));
-    e->unknown[n].images = images;
+    TRY(sfp__check_memory(sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity), err));
+    TRY(put_row(e, &e->unknown[n], name, images, 0, err));
     e->unknown_count++;
     e->unknown_images += images;
     return SFP_OK;
@@ -91,9 +103,9 @@ static sfp_status split_data(eval_context *s, sfp_error *err)
         if (s->data->foreign[c])
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
     if (source->count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, s->opt->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, s->state);
     TRY(sfp__tasks_create(source, spec, NULL, NULL, &like, err));
-    TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
+    TRY(sfp__tasks_create_test(source, source, &like, spec, (int64_t)s->opt->limit, &s->tasks, err));
     for (int c = 0; c < source->classes; c++)
         s->tasks.label_of[c] = c; /* labels of the state, in place of those that the split assigned */
     return exclude_unlearned(s, err);
@@ -101,89 +113,99 @@ static sfp_status split_data(eval_context *s, sfp_error *err)
 
 /* ------------------------------------------------------------------ evaluation */
 
-static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
+static void on_progress(void *ctx, uint64_t done)
 {
-    sfp__state_eval *e = s->e;
-    char *const *class_names = s->data->base.class_names;
-    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* at least one class: there are images */
-    TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
-    TRY(sfp__alloc(&e->accuracy, tasks, sizeof *e->accuracy, err));
-    TRY(sfp__alloc(&e->answered, tasks, sizeof *e->answered, err));
-    TRY(sfp__alloc(&e->class_names, classes, sizeof *e->class_names, err));
-    if (classes <= SFP_CONFUSION_MAX)
-        TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
-    e->tasks = s->tasks.count;
-    e->classes = s->data->base.classes;
-    for (int t = 0; t < e->tasks; t++)
-        TRY(sfp__check_memory((e->task_names[t] = sfp__strdup(s->tasks.task[t].name)), err));
-    for (int c = 0; c < e->classes; c++)
-        TRY(sfp__check_memory((e->class_names[c] = sfp__strdup(class_names[c])), err));
-    return SFP_OK;
+    const eval_context *s = ctx;
+    if (s->opt->progress)
+        s->opt->progress(s->opt->ctx, done, s->total);
 }
 
-static sfp_status predict_all(eval_context *s, sfp_error *err)
+/* Predicts all images; accuracy (tasks) may be NAN. */
+static sfp_status predict_all(eval_context *s, double *accuracy, sfp_error *err)
 {
-    const sfp__state_eval_options *o = s->opt;
-    sfp__state_eval *e = s->e;
-    uint64_t total = 0;
-    const sfp__vit_config *c = &o->vit->config;
-    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, s->predictor->opt.resize, s->predictor->tap_dim,
+    const sfp__evaluation_engine *g = s->engine;
+    sfp_evaluation *e = s->e;
+    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, g->vit->config.img_size, s->predictor->opt.resize, s->predictor->tap_dim,
                               SFP_EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
-        total += (uint64_t)s->tasks.task[t].count;
-    if (total == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, o->state);
-    if (o->begin)
-        o->begin(o->ctx, total, s->data->inner->warning);
-    s->evaluator->on_progress = o->progress;
-    s->evaluator->progress_ctx = o->ctx;
+        s->total += (uint64_t)s->tasks.task[t].count;
+    if (s->total == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, s->state);
+    if (s->data->inner->warning && g->log)
+        g->log(g->log_ctx, SFP_LOG_WARNING, s->data->inner->warning);
+    on_progress(s, 0);
+    s->evaluator->on_progress = on_progress;
+    s->evaluator->progress_ctx = s;
     double begin = sfp__monotonic_seconds();
-    TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, e->accuracy, e->classes, e->confusion, err));
+    TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, accuracy, s->data->base.classes, e->confusion, err));
     e->seconds = sfp__monotonic_seconds() - begin;
     return SFP_OK;
 }
 
-static void sum_up(eval_context *s)
+/* Fills the rows of tasks and classes, and the numbers over all tasks. */
+static sfp_status sum_up(eval_context *s, const double *accuracy, sfp_error *err)
 {
-    sfp__state_eval *e = s->e;
+    sfp_evaluation *e = s->e;
+    const sfp__evaluator *from = s->evaluator;
     double sum = 0;
     int n = 0;
     for (int t = 0; t < e->tasks; t++) {
-        e->answered[t] = s->evaluator->answered[t];
-        e->images += e->answered[t];
-        if (e->answered[t] == 0)
-            continue;
-        e->correct += (uint64_t)llround(e->accuracy[t] * (double)e->answered[t]);
-        sum += e->accuracy[t];
-        n++;
+        uint64_t images = from->answered[t], correct = images ? (uint64_t)llround(accuracy[t] * (double)images) : 0;
+        TRY(put_row(e, &e->task[t], s->tasks.task[t].name, images, correct, err));
+        e->images += images;
+        e->correct += correct;
+        sum += images ? accuracy[t] : 0;
+        n += images > 0;
+    }
+    for (int c = 0; c < e->classes; c++) {
+        const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
+        uint64_t images = 0;
+        for (int k = 0; k < e->classes; k++)
+            images += row[k];
+        TRY(put_row(e, &e->class_row[c], s->data->base.class_names[c], images, row[c], err));
     }
     e->average = n ? sum / n : NAN;
-    e->calibration = sfp__reliability_error(&s->evaluator->calibration[0]);
-    e->unscaled_calibration = sfp__reliability_error(&s->evaluator->calibration[1]);
-    e->skipped = s->evaluator->skipped;
-    (void)snprintf(e->first_error, sizeof e->first_error, "%s", s->evaluator->first_error);
+    e->calibration = sfp__reliability_error(&from->calibration[0]);
+    e->unscaled_calibration = sfp__reliability_error(&from->calibration[1]);
+    e->skipped = from->skipped;
+    (void)snprintf(e->first_error, sizeof e->first_error, "%s", from->first_error);
     e->unlabelled = s->data->unlabelled;
+    return SFP_OK;
 }
 
 static sfp_status evaluate(eval_context *s, sfp_error *err)
 {
-    TRY(sfp__predictor_open(s->opt->vit, s->opt->pool, s->opt->state, 0, &s->predictor, err));
+    sfp_evaluation *e = s->e;
+    OWNED double *accuracy = NULL;
+    TRY(sfp__predictor_open(s->engine->vit, s->engine->pool, s->state, 0, &s->predictor, err));
     TRY(open_data(s, err));
     TRY(split_data(s, err));
-    TRY(allocate_arrays(s, err));
-    TRY(predict_all(s, err));
-    sum_up(s);
-    if (s->e->images == 0)
+    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* at least one class: there are images */
+    TRY(sfp__alloc(&accuracy, tasks, sizeof *accuracy, err));
+    TRY(sfp__alloc(&e->task, tasks, sizeof *e->task, err));
+    e->tasks = s->tasks.count;
+    if (classes <= SFP_CONFUSION_MAX) {
+        TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
+        TRY(sfp__alloc(&e->class_row, classes, sizeof *e->class_row, err));
+        e->classes = (int)classes;
+    }
+    TRY(predict_all(s, accuracy, err));
+    TRY(sum_up(s, accuracy, err));
+    if (e->images == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read (first: %s)", s->name,
-                         (unsigned long long)s->e->skipped, s->e->first_error);
+                         (unsigned long long)e->skipped, e->first_error);
     return SFP_OK;
 }
 
-sfp_status sfp__state_eval_run(const sfp__state_eval_options *opt, sfp__state_eval *out, sfp_error *err)
+sfp_status sfp__state_eval(const sfp__evaluation_engine *engine, const char *state, sfp_evaluation_options *opt,
+                           sfp_evaluation **out, sfp_error *err)
 {
-    OWNED_BY(sfp__state_eval_done) sfp__state_eval e = {0};
-    eval_context s = {.opt = opt, .e = &e, .source = opt->source};
-    sfp_status status = evaluate(&s, err);
+    OWNED_PTR(sfp__state_eval_free) sfp_evaluation *e = NULL;
+    eval_context s = {.engine = engine, .state = state, .opt = opt, .source = TAKE(opt->source)};
+    sfp_status status = sfp__alloc(&e, 1, sizeof *e, err);
+    s.e = e;
+    if (!status)
+        status = evaluate(&s, err);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
@@ -194,19 +216,14 @@ sfp_status sfp__state_eval_run(const sfp__state_eval_options *opt, sfp__state_ev
     return SFP_OK;
 }
 
-void sfp__state_eval_done(sfp__state_eval *e)
+void sfp__state_eval_free(sfp_evaluation *e)
 {
-    for (int t = 0; t < e->tasks; t++)
-        sfp__free(e->task_names[t]);
-    for (int c = 0; c < e->classes; c++)
-        sfp__free(e->class_names[c]);
-    for (int i = 0; i < e->unknown_count; i++)
-        sfp__free(e->unknown[i].name);
-    sfp__free(e->task_names);
-    sfp__free(e->class_names);
-    sfp__free(e->accuracy);
-    sfp__free(e->answered);
-    sfp__free(e->confusion);
+    if (!e)
+        return;
+    sfp__arena_done(&e->texts);
+    sfp__free(e->task);
+    sfp__free(e->class_row);
     sfp__free(e->unknown);
-    *e = (sfp__state_eval){0};
+    sfp__free(e->confusion);
+    sfp__free(e);
 }

@@ -21,34 +21,38 @@ static sfp__run_options run_options(const char *tasks)
     return o;
 }
 
-static sfp__state_eval_options eval_options(const char *state, const char *tasks)
+static sfp_evaluation_options eval_options(const char *state, const char *tasks)
 {
-    return (sfp__state_eval_options){
-        .vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
+    return (sfp_evaluation_options){.state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
 }
 
-static sfp__state_eval evaluate_state(const sfp__state_eval_options *o)
+static sfp_status evaluate(sfp_evaluation_options o, sfp_evaluation **e)
 {
-    sfp__state_eval e;
-    if (sfp__state_eval_run(o, &e, &err))
+    return sfp__state_eval(&(const sfp__evaluation_engine){.vit = vit, .pool = threads}, o.state, &o, e, &err);
+}
+
+static sfp_evaluation *evaluate_state(const sfp_evaluation_options *o)
+{
+    sfp_evaluation *e = NULL;
+    if (evaluate(*o, &e))
         fail_msg("%s: %s", o->state, err.message);
     return e;
 }
 
 /* Checks row `row` of the run's matrix and, with `last`, all numbers of the run's last evaluation. */
-static void assert_same_numbers(const sfp_result *r, int row, const sfp__state_eval *e, bool last)
+static void assert_same_numbers(const sfp_result *r, int row, const sfp_evaluation *e, bool last)
 {
     assert_int_equal(e->tasks, r->tasks);
     assert_int_equal(e->classes, r->classes);
     for (int t = 0; t < r->tasks; t++) {
-        assert_string_equal(e->task_names[t], r->task_names[t]);
+        assert_string_equal(e->task[t].name, r->task_names[t]);
         if (t <= row)
-            assert_true(e->accuracy[t] == r->accuracy[row * r->tasks + t]);
+            assert_true(e->task[t].accuracy == r->accuracy[row * r->tasks + t]);
         else
-            assert_true(e->answered[t] == 0 && isnan(e->accuracy[t]));
+            assert_true(e->task[t].images == 0 && isnan(e->task[t].accuracy));
     }
     for (int c = 0; c < r->classes; c++)
-        assert_string_equal(e->class_names[c], r->class_names[c]);
+        assert_string_equal(e->class_row[c].name, r->class_names[c]);
     if (!last)
         return;
     assert_true(e->average == r->average_accuracy);
@@ -62,15 +66,15 @@ static void check_run(sfp__run_options o, const char *name)
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
-        sfp__state_eval_options eo = eval_options(path, o.tasks);
-        OWNED_BY(sfp__state_eval_done) sfp__state_eval e = evaluate_state(&eo);
-        assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
+        sfp_evaluation_options eo = eval_options(path, o.tasks);
+        OWNED_PTR(sfp__state_eval_free) sfp_evaluation *e = evaluate_state(&eo);
+        assert_same_numbers(&r, t, e, t + 1 == r.tasks);
         uint64_t asked = 0;
-        for (int k = 0; k < e.tasks; k++)
-            asked += e.answered[k];
-        assert_int_equal(e.images, asked);
-        assert_int_equal(e.images + e.unknown_images, 9 * (uint64_t)r.tasks);
-        assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
+        for (int k = 0; k < e->tasks; k++)
+            asked += e->task[k].images;
+        assert_int_equal(e->images, asked);
+        assert_int_equal(e->images + e->unknown_images, 9 * (uint64_t)r.tasks);
+        assert_int_equal(e->unknown_count, 10 - 10 / r.tasks * (t + 1));
     }
 }
 
@@ -106,25 +110,25 @@ TEST(samples_of_unknown_classes_are_counted)
     put_text("all/cat/9.png", "no image");
     o.data = kept_print("folder:%s", in_directory("two"));
     (void)run_once(&o, "beasts", 0, NULL);
-    sfp__state_eval_options eo = eval_options(in_directory("beasts/state.safetensors"), NULL);
+    sfp_evaluation_options eo = eval_options(in_directory("beasts/state.safetensors"), NULL);
     eo.data = kept_print("folder:%s", in_directory("all"));
     eo.limit = 0;
-    sfp__state_eval e = evaluate_state(&eo);
-    assert_int_equal(e.tasks, 1);
-    assert_int_equal(e.classes, 2);
-    assert_int_equal(e.images, 8);
-    assert_int_equal(e.skipped, 1);
-    assert_int_equal(e.unknown_count, 1);
-    assert_string_equal(e.unknown[0].name, "dog");
-    assert_int_equal(e.unknown_images, 4);
-    uint64_t right = e.confusion[0] + e.confusion[3];
-    assert_int_equal(e.correct, right);
-    assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
-    sfp__state_eval_done(&e);
+    sfp_evaluation *e = evaluate_state(&eo);
+    assert_int_equal(e->tasks, 1);
+    assert_int_equal(e->classes, 2);
+    assert_int_equal(e->images, 8);
+    assert_int_equal(e->skipped, 1);
+    assert_int_equal(e->unknown_count, 1);
+    assert_string_equal(e->unknown[0].name, "dog");
+    assert_int_equal(e->unknown_images, 4);
+    uint64_t right = e->confusion[0] + e->confusion[3];
+    assert_int_equal(e->correct, right);
+    assert_int_equal(right + e->confusion[1] + e->confusion[2], 8);
+    sfp__state_eval_free(e);
     eo.data = "synthetic:200"; /* none of its classes is known */
-    REFUSED(sfp__state_eval_run(&eo, &e, &err), SFP_EINVAL, "synthetic:200: dataset has no images of the classes that ");
+    REFUSED(evaluate(eo, &e), SFP_EINVAL, "synthetic:200: dataset has no images of the classes that ");
     eo.data = "nothing:here";
-    assert_int_not_equal(sfp__state_eval_run(&eo, &e, &err), SFP_OK);
+    assert_int_not_equal(evaluate(eo, &e), SFP_OK);
 }
 
 TEST(a_class_filter_renumbers_the_labels)
