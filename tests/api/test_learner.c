@@ -3,27 +3,6 @@
 
 AROUND_EACH(make_directory, remove_directory)
 
-TEST(a_learner_that_resumes_ends_in_the_same_bytes)
-{
-    sfp_engine *e = random_engine();
-    sfp_settings *s = TRAINED("buffer-size", "6");
-    sfp_learner *l = learner_of(e, s), *after = learner_of(e, s);
-    const char *checkpoint = in_directory("checkpoint"), *whole = in_directory("whole"), *resumed = in_directory("resumed");
-    char *position = NULL;
-    offer_batches(l, 0, 3);
-    MUST(sfp_learner_checkpoint(l, checkpoint, "batch 3", &err));
-    offer_batches(l, 3, 6);
-    MUST(sfp_learner_save(l, whole, &err));
-
-    MUST(sfp_learner_resume(after, checkpoint, &position, &err));
-    assert_string_equal(position, "batch 3");
-    sfp_free(position);
-    offer_batches(after, 3, 6);
-    MUST(sfp_learner_save(after, resumed, &err));
-    assert_int_equal(sfp_learner_classes(after), CLASSES);
-    check_same_bytes(whole, resumed);
-}
-
 /* A caller's buffer was filled and the rest was lost. */
 TEST(a_position_of_any_length_is_restored)
 {

@@ -73,26 +73,4 @@ static inline void offer_batches(sfp_learner *l, int first, int end)
     }
 }
 
-/* All bytes of a file, until the test ends. */
-static inline uint8_t *bytes_of(const char *path, size_t *size)
-{
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    uint8_t *bytes = kept_malloc((size_t)st.st_size);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fread(bytes, 1, (size_t)st.st_size, f), st.st_size);
-    (void)fclose(f);
-    *size = (size_t)st.st_size;
-    return bytes;
-}
-
-static inline void check_same_bytes(const char *first, const char *second)
-{
-    size_t size[2];
-    const uint8_t *a = bytes_of(first, &size[0]), *b = bytes_of(second, &size[1]);
-    assert_int_equal(size[0], size[1]);
-    assert_memory_equal(a, b, size[0]);
-}
-
 #endif

@@ -42,16 +42,32 @@ static inline bool file_exists(const char *name)
     return access(in_directory(name), F_OK) == 0;
 }
 
-/* Returns the contents of a text file, valid until the test ends. */
+/* All bytes of a file and a zero byte behind them, valid until the test ends. */
+static inline uint8_t *bytes_of(const char *path, size_t *size)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    *size = (size_t)st.st_size;
+    uint8_t *bytes = kept_calloc(*size + 1, 1);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(bytes, 1, *size, f), *size);
+    (void)fclose(f);
+    return bytes;
+}
+
 static inline char *file_text(const char *path)
 {
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    size_t size = 1 << 22;
-    char *text = kept_malloc(size);
-    text[fread(text, 1, size - 1, f)] = '\0';
-    (void)fclose(f);
-    return text;
+    size_t size;
+    return (char *)bytes_of(path, &size);
+}
+
+static inline void check_same_bytes(const char *first, const char *second)
+{
+    size_t size[2];
+    const uint8_t *a = bytes_of(first, &size[0]), *b = bytes_of(second, &size[1]);
+    if (size[0] != size[1] || memcmp(a, b, size[0]) != 0)
+        fail_msg("%s has other bytes than %s", first, second);
 }
 
 /* Creates the parent directories of DIRECTORY/name and returns that path. */

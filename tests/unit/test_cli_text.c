@@ -115,25 +115,6 @@ TEST(lists_are_read_with_and_without_header_quotes_and_labels)
     LIST("file,7\n", 1, ((const char *[]){"file"}), ((const char *[]){"7"})); /* a file of that name, not the header */
 }
 
-TEST(errors_in_lists_name_the_line)
-{
-    static const struct {
-        const char *content;
-        size_t size;
-        const char *part;
-    } bad[] = {{"a.png,1\n\"b.png,2\n", 17, ":2: a quote is not closed"},
-               {"a.png,1\n,2\n", 11, ":2: file name before the comma is missing"},
-               {"a.png\0b,1\n", 10, ":1: found a zero byte"},
-               {"", 0, ": the list is empty"},
-               {"file,label\n\n", 12, ": the list is empty"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
-        put_bytes("list.csv", bad[i].content, bad[i].size);
-        REFUSED(sfp__filelist_add_csv(&l, in_directory("list.csv"), &err), SFP_EFORMAT, bad[i].part);
-        assert_memory_equal(err.message, directory, strlen(directory));
-    }
-}
-
 TEST(a_very_long_line_is_refused)
 {
     char *line = kept_malloc(SFP_LINE_MAX + 10);

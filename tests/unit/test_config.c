@@ -15,15 +15,6 @@ static sfp__model_config parse(const char *text)
     return c;
 }
 
-static void check_refused(const char *text, sfp_status status, const char *message)
-{
-    sfp__model_config c, untouched;
-    memset(&c, 0x5a, sizeof c);
-    untouched = c;
-    REFUSED_AS(text, sfp__model_config_parse("c.json", text, strlen(text), &c, &err), status, message);
-    assert_memory_equal(&c, &untouched, sizeof c);
-}
-
 TEST(this_projects_keys_are_read)
 {
     OWNED_BY(sfp__model_config_done)
@@ -91,51 +82,6 @@ TEST(absent_and_null_keys_stay_unset)
     sfp__model_config unset = {0};
     assert_memory_equal(&c, &unset, sizeof c);
     sfp__model_config_done(NULL);
-}
-
-TEST(known_keys_of_a_wrong_kind_are_named)
-{
-    static const struct {
-        const char *text, *message;
-    } cases[] = {
-        {"{\"num_heads\":\"12\"}", "c.json: 'num_heads' is not an integer, expected one in 1..4096"},
-        {"{\"num_heads\":12.0}", "'num_heads' is not an integer"},
-        {"{\"num_attention_heads\":0}", "'num_attention_heads' is 0, expected an integer in 1..4096"},
-        {"{\"num_heads\":-3}", "'num_heads' is -3"},
-        {"{\"num_heads\":4294967297}", "'num_heads' is 4294967297"},
-        {"{\"img_size\":100000}", "'img_size' is 100000, expected an integer in 1..65536"},
-        {"{\"input_size\":[3,224,256]}", "'input_size' is not square"},
-        {"{\"input_size\":[]}", "'input_size' is not square"},
-        {"{\"input_size\":[\"a\",\"a\"]}", "'input_size' is not an integer"},
-        {"{\"patch_size\":true}", "'patch_size' is not an integer"},
-        {"{\"mean\":0.5}", "'mean' is not an array of 3 numbers"},
-        {"{\"mean\":[1,2]}", "'mean' is not an array of 3 numbers"},
-        {"{\"image_mean\":[1,2,\"3\"]}", "'image_mean[2]' is 0, expected a number"},
-        {"{\"mean\":[1,2,1e300]}", "'mean[2]' is 1e+300, expected a number"},
-        {"{\"std\":[1,0,1]}", "'std[1]' is 0, expected a positive number"},
-        {"{\"pretrained_cfg\":{\"std\":[1,1,-1]}}", "'std[2]' is -1, expected a positive number"},
-        {"{\"ln_eps\":0}", "'ln_eps' is 0, expected a number in (0, 1]"},
-        {"{\"layer_norm_eps\":2}", "'layer_norm_eps' is 2"},
-        {"{\"ln_eps\":\"1e-6\"}", "'ln_eps' is 0, expected a number"},
-        {"{\"hidden_act\":3}", "'hidden_act' is not a string"},
-        {"{\"pretrained_cfg\":\"x\"}", "'pretrained_cfg' is not an object"},
-        {"{\"class_names\":\"x\"}", "'class_names' is neither an array nor an object, expected names"},
-        {"{\"class_names\":[\"a\",3]}", "'class_names' has a name of class 1 that is not a string"},
-        {"{\"id2label\":{\"0\":3}}", "'id2label' has a name of class 0 that is not a string"},
-        {"{\"id2label\":{\"0\":\"a\",\"2\":\"b\"}}", "'id2label' has key '2', expected each of 0..1 once"},
-        {"{\"id2label\":{\"0\":\"a\",\"00\":\"b\"}}", "expected each of 0..1 once"},
-        {"{\"id2label\":{\"-1\":\"a\"}}", "'id2label' has key '-1'"},
-        {"{\"id2label\":{\"0x\":\"a\"}}", "'id2label' has key '0x'"},
-        {"{\"id2label\":{\"99999999999999999999999\":\"a\"}}", "'id2label' has key '9999"},
-        {"[]", "c.json: not a JSON object"},
-        {"{\"a\":1,\"a\":2}", "duplicate object key"},
-        {"{\n\"a\":}", "c.json: line 2, column"},
-        {"", "c.json: line"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_refused(cases[i].text, SFP_EFORMAT, cases[i].message);
-    check_refused("{\"hidden_act\":\"gelu_new\\u0007\"}", SFP_EUNSUPPORTED,
-                  "'hidden_act' is 'gelu_new\\x07', expected gelu or quick_gelu");
 }
 
 TEST(the_file_beside_the_weights_is_found)

@@ -3,8 +3,8 @@
 #include "learner/learner.h"
 
 #include "compute/kernels.h"
-#include "io/file.h"
 
+#include "temp_directory.h"
 #include "test.h"
 #include "test_learner_fixture.h"
 
@@ -87,22 +87,16 @@ static void offer_changing(sfp__learner *l, uint64_t from, uint64_t to)
 
 static void check_same_checkpoint(const pair *p, const char *what, sfp__learner *a, sfp__learner *b)
 {
-    const char *path = kept_print("/tmp/sfp_test_pairs_%d", (int)getpid());
-    sfp__learner *l[2] = {a, b};
-    uint8_t *bytes[2];
+    const char *path[2] = {in_directory("a"), in_directory("b")};
     size_t n[2];
-    for (int i = 0; i < 2; i++) {
-        MUST(sfp__learner_checkpoint(l[i], path, "", &err));
-        MUST(sfp__file_read(path, 1 << 30, &bytes[i], &n[i], &err));
-        (void)unlink(path);
-    }
+    MUST(sfp__learner_checkpoint(a, path[0], "", &err));
+    MUST(sfp__learner_checkpoint(b, path[1], "", &err));
+    const uint8_t *bytes[2] = {bytes_of(path[0], &n[0]), bytes_of(path[1], &n[1])};
     if (n[0] != n[1] || memcmp(bytes[0], bytes[1], n[0]) != 0)
         fail_msg("selector '%s', buffer '%s': other bytes after %s", p->select, p->buffer, what);
-    sfp__free(bytes[0]);
-    sfp__free(bytes[1]);
 }
 
-TEST(neither_threads_nor_resumes_change_a_byte)
+TEST_AROUND(neither_threads_nor_resumes_change_a_byte, make_directory, remove_directory)
 {
     pair pairs[MAX_PAIRS];
     OWNED_BY(free_model) model one = tiny_model(1), three = tiny_model(3);

@@ -21,15 +21,6 @@ static uint8_t *make(int version, const char *header, size_t data_size, size_t *
     return bytes;
 }
 
-static void check_refused(int version, const char *header, size_t data_size, sfp_status status, const char *message)
-{
-    size_t size;
-    uint8_t *bytes = make(version, header, data_size, &size);
-    sfp__tensor_file *npy = NULL;
-    REFUSED_AS(header, sfp__npy_open_memory("x.npy", bytes, size, &npy, &err), status, message);
-    assert_null(npy);
-}
-
 static void check_accepted(int version, const char *header, size_t data_size, sfp__dtype dtype, int ndim, const int64_t *shape)
 {
     size_t size;
@@ -62,64 +53,6 @@ TEST(headers_written_by_numpy_are_accepted)
         check_accepted(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
                        (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
     }
-}
-
-static const struct {
-    int version;
-    const char *header;
-    size_t data_size;
-    sfp_status status;
-    const char *message;
-} bad[] = {
-    /* orders and types that are not supported */
-    {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, SFP_EUNSUPPORTED,
-     "x.npy: npy is in Fortran order, expected C order"},
-    {1, NPY(">f4", "(1,)"), 4, SFP_EUNSUPPORTED, "npy type '>f4' is big-endian"},
-    {1, NPY("|b1", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|b1', expected <f8"},
-    {1, NPY("|O", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|O'"},
-    {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy contains records"},
-    /* headers that are not such a dict */
-    {1, "", 0, SFP_EFORMAT, "expected '{', found ''"},
-    {1, "__import__('os')", 0, SFP_EFORMAT, "expected '{', found '__import__"},
-    {1, "{'descr': '<f4', 'fortran_order': False, }", 0, SFP_EFORMAT, "npy header lacks 'shape'"},
-    {1, "{'descr': '<f4', 'shape': (1,), }", 0, SFP_EFORMAT, "npy header lacks 'fortran_order'"},
-    {1, "{'fortran_order': False, 'shape': (1,), }", 0, SFP_EFORMAT, "npy header lacks 'descr'"},
-    {1, "{'descr': '<f4', 'descr': '<f4'}", 0, SFP_EFORMAT, "key 'descr' is duplicate"},
-    {1, "{'descr': '<f4', 'x': 3}", 0, SFP_EFORMAT, "key 'x' is unknown"},
-    {1, "{'descr': '<f4' 'shape': (1,)}", 0, SFP_EFORMAT, "expected ',' or '}'"},
-    {1, "{'descr' '<f4'}", 0, SFP_EFORMAT, "expected ':'"},
-    {1, "{'descr': f4}", 0, SFP_EFORMAT, "expected a type such as '<f4', found 'f4}'"},
-    {1, "{'descr': '\\x41'}", 0, SFP_EFORMAT, "expected a type"},
-    {1, "{'descr': '<f4", 0, SFP_EFORMAT, "expected a type"},
-    {1, "{'descr': '", 0, SFP_EFORMAT, "expected a type"},
-    {1, "{'aaaaaaaaaaaaaaaaaaaaaaaaaaa': 3}", 0, SFP_EFORMAT, "expected a key"},
-    {1, "{3: 3}", 0, SFP_EFORMAT, "expected a key"},
-    {1, "{'fortran_order': 0}", 0, SFP_EFORMAT, "expected True or False"},
-    {1, "{'shape': 3}", 0, SFP_EFORMAT, "expected a tuple"},
-    {1, "{'shape': (3)}", 0, SFP_EFORMAT, "npy shape is a number"},
-    {1, "{'shape': (-3,)}", 0, SFP_EFORMAT, "expected a dimension"},
-    {1, "{'shape': (3.0,)}", 0, SFP_EFORMAT, "expected ',' or ')'"},
-    {1, "{'shape': (3,,)}", 0, SFP_EFORMAT, "expected a dimension"},
-    {1, "{'shape': (3", 0, SFP_EFORMAT, "expected ',' or ')', found ''"},
-    {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", 0, SFP_EFORMAT,
-     "expected the end of the header, found 'x'"},
-    {1, "\x1b", 0, SFP_EFORMAT, "found '\\x1b'"},
-    /* sizes that do not fit */
-    {1, NPY("<f4", "(2, 3)"), 23, SFP_EFORMAT, "x.npy: npy contains 23 bytes of data, expected 24 for F32 (2, 3)"},
-    {1, NPY("<f4", "(2, 3)"), 25, SFP_EFORMAT, "contains 25 bytes"},
-    {1, NPY("<f4", "(9223372036854775807,)"), 4, SFP_ELIMIT, "is too large"},
-    {1, NPY("<f4", "(9223372036854775808,)"), 4, SFP_ELIMIT, "a dimension is too large"},
-    {1, NPY("|u1", "(4294967296, 4294967296)"), 4, SFP_ELIMIT, "is too large"},
-    {1, "{'shape': (1,1,1,1,1,1,1,1,1)}", 4, SFP_ELIMIT, "more than 8 dimensions"},
-    /* versions */
-    {4, "{}", 0, SFP_EUNSUPPORTED, "npy version is 4.0, expected 1.0, 2.0 or 3.0"},
-    {0, "{}", 0, SFP_EUNSUPPORTED, "npy version is 0.0"},
-};
-
-TEST(all_other_headers_are_refused_by_name)
-{
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_refused(bad[i].version, bad[i].header, bad[i].data_size, bad[i].status, bad[i].message);
 }
 
 TEST(lengths_are_checked)

@@ -141,60 +141,6 @@ TEST(integers_keep_their_value)
     BAD("F\x1b[2J\n.", SFP_EFORMAT, "found '\\x1b[2J'");
 }
 
-TEST(opcodes_that_make_objects_are_refused_by_name)
-{
-    BAD("cos\nsystem\n(S'ls'\ntR.", SFP_EUNSUPPORTED, "pickle, byte 0: GLOBAL: the pickle creates or calls Python objects");
-    BAD("\x80\x04\x8c\x02os\x8c\x06system\x93.", SFP_EUNSUPPORTED, "byte 14: STACK_GLOBAL");
-    BAD("NNR.", SFP_EUNSUPPORTED, "byte 2: REDUCE");
-    BAD("NNb.", SFP_EUNSUPPORTED, "byte 2: BUILD");
-    BAD("(ios\nsystem\n.", SFP_EUNSUPPORTED, "byte 1: INST");
-    BAD("(No.", SFP_EUNSUPPORTED, "byte 2: OBJ");
-    BAD("N)\x81.", SFP_EUNSUPPORTED, "byte 2: NEWOBJ");
-    BAD("N)}\x92.", SFP_EUNSUPPORTED, "byte 3: NEWOBJ_EX");
-    BAD("\x82\x01.", SFP_EUNSUPPORTED, "byte 0: EXT1");
-    BAD("\x83\x01\x00.", SFP_EUNSUPPORTED, "byte 0: EXT2");
-    BAD("\x84\x01\x00\x00\x00.", SFP_EUNSUPPORTED, "byte 0: EXT4");
-    BAD("P1\n.", SFP_EUNSUPPORTED, "byte 0: PERSID");
-    BAD("NQ.", SFP_EUNSUPPORTED, "byte 1: BINPERSID");
-    BAD("\x8f.", SFP_EUNSUPPORTED, "byte 0: EMPTY_SET: opcode is not supported");
-    BAD("\x97.", SFP_EUNSUPPORTED, "NEXT_BUFFER");
-    BAD("\x80\x06N.", SFP_EUNSUPPORTED, "protocol is 6, expected 0 to 5");
-}
-
-TEST(malformed_pickles_are_refused_with_their_place)
-{
-    BAD("", SFP_EFORMAT, "file is empty");
-    BAD("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is valid */
-    BAD("\xff", SFP_EFORMAT, "byte 0: opcode 0xff is unknown");
-    BAD("N", SFP_EFORMAT, "ends without STOP, after 1 bytes");
-    BAD(".", SFP_EFORMAT, "STOP: expected one value on the stack, found 0");
-    BAD("NN.", SFP_EFORMAT, "expected one value on the stack, found 2");
-    BAD("N(.", SFP_EFORMAT, "and a MARK");
-    BAD("a", SFP_EFORMAT, "APPEND: expected 2 values on the stack, found 0");
-    BAD("(NNa", SFP_EFORMAT, "expected a list on the stack, found None");
-    BAD("](Na", SFP_EFORMAT, "expected 2 values on the stack, found 1");
-    BAD("}(NNNu.", SFP_EFORMAT, "SETITEMS: a key has no value");
-    BAD("(Nd.", SFP_EFORMAT, "DICT: a key has no value");
-    BAD("]NNs.", SFP_EFORMAT, "expected a dict on the stack, found a list");
-    BAD("Nt.", SFP_EFORMAT, "TUPLE: MARK is missing");
-    BAD("(e.", SFP_EFORMAT, "container is missing");
-    BAD("((Ne.", SFP_EFORMAT, "container is missing");
-    BAD("h\x05.", SFP_EFORMAT, "BINGET: memo index 5 was never set");
-    BAD("g-1\n.", SFP_EFORMAT, "GET: expected a number");
-    BAD("Nr\xff\xff\xff\xff.", SFP_ELIMIT, "memo index is 4294967295");
-    BAD("q\x00.", SFP_EFORMAT, "BINPUT: expected 1 value");
-    BAD("S'a\n.", SFP_EFORMAT, "STRING: expected a quoted string");
-    BAD("S'a\\q'\n.", SFP_EFORMAT, "unknown escape");
-    BAD("S'a\\'\n.", SFP_EFORMAT, "unknown escape");
-    BAD("V\\u12\n.", SFP_EFORMAT, "escape that is not a character");
-    BAD("V\\ud800\n.", SFP_EFORMAT, "escape that is not a character");
-    BAD("X\x05\x00\x00\000ab.", SFP_EFORMAT, "BINUNICODE: the file ends within the operand");
-    BAD("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within the operand");
-    BAD("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
-    BAD("0.", SFP_EFORMAT, "POP: expected 1 value");
-    BAD("1.", SFP_EFORMAT, "POP_MARK: MARK is missing");
-}
-
 TEST(stack_and_memo_work_as_in_python)
 {
     ACCEPTED("NI5\n0.", "None");

@@ -118,71 +118,6 @@ TEST(a_resumed_run_learns_only_from_new_files_of_a_directory)
     assert_int_equal(lines_of("watched/events.jsonl", "{\"t\":"), 4);
 }
 
-/* An action after each timestamp, such as new files in the directory. */
-typedef struct script {
-    atomic_int stop;
-    int done;
-    void (*act)(int done);
-} script;
-
-static void follow(void *ctx, const sfp_run_progress *p)
-{
-    script *s = ctx;
-    if (p->to_evaluate)
-        return;
-    assert_int_equal(p->total, 0);
-    s->act(++s->done);
-}
-
-static sfp_result run_script(sfp__run_options *o, const char *name, void (*act)(int done))
-{
-    script s = {.act = act};
-    const sfp__run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
-    return run_with(o, name, &hooks);
-}
-
-static void put_five(const char *class, int from)
-{
-    for (int i = from; i < from + 5; i++)
-        put_image(kept_print("late/%s/%d.png", class, i), i);
-}
-
-static void label_later(int done)
-{
-    if (done == 1) { /* three unlabelled images; later one is labelled by a list and one by moving it */
-        put_image("late/u1.png", 201);
-        put_image("late/u2.png", 202);
-        put_image("late/u3.png", 203);
-        put_five("cat", 10);
-    } else if (done == 2) {
-        put_text("late/labels.csv", "u1.png,cat\nnobody.png,cat\n");
-        move("late/u2.png", "late/cat/moved.png"); /* with u1 and a pause: a short batch */
-    } else if (done == 3 || done == 4) {
-        if (done == 3)
-            put_five("dog", 20);
-        put_text("late/.end", "");
-    }
-}
-
-TEST(late_labels_are_learned_from)
-{
-    put_five("cat", 0);
-    sfp__run_options o = watch("late");
-    sfp_result r = run_script(&o, "late_out", label_later);
-    check_labels(r, 3, 2, 0, 1);
-    assert_int_equal(r.samples.scored, r.standings.learned);
-    assert_int_equal(r.standings.waiting, 1);
-    assert_true(r.standings.learned == 12 || r.standings.learned == 17); /* .end may be found before the dogs */
-    assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
-    assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
-    o.resume = true; /* the waiting image is counted once */
-    check_labels(run_once(&o, "late_out", 0, NULL), 3, 2, 0, 1);
-    assert_int_equal(lines_of("late_out/predictions.jsonl", ""), 3);
-    o.resume = false;
-    o.pending = 0; /* its images can be read again when their labels arrive: none expires */
-    check_labels(run_once(&o, "late_none", 0, NULL), 1, 0, 0, 1);
-}
-
 /* Checks that the file has one line per prediction, with these ids and names, and no other lines. */
 static void check_predictions(const char *name, int n, const char *const *begin, const char *const *image)
 {
@@ -223,23 +158,6 @@ TEST(a_waiting_image_is_predicted_once_after_any_number_of_resumes)
     check_labels(run_once(&o, "again_out", 0, NULL), 7, 3, 0, 4);
     assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
-}
-
-static void end_after_two(int done)
-{
-    if (done == 1)
-        put_image("pause/dog/1.png", 90);
-    else
-        put_text("pause/.end", "");
-}
-
-TEST(a_short_batch_is_learned_after_a_pause)
-{
-    put_image("pause/cat/1.png", 10);
-    put_image("pause/cat/2.png", 20);
-    sfp__run_options o = watch("pause");
-    sfp_result r = run_script(&o, "pause_out", end_after_two);
-    assert_int_equal(r.standings.learned, 3); /* the stream ends only after two timestamps */
 }
 
 TEST(the_test_set_is_matched_by_name)

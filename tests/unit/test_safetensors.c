@@ -88,78 +88,9 @@ TEST(metadata_is_read)
     }
 }
 
-#define ONE(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 #define TWO(first, second)                                           \
     "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" first \
     "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" second "}}"
-
-static const struct {
-    const char *json;
-    size_t data_size;
-    sfp_status status;
-    const char *message;
-} bad[] = {
-    /* metadata of other types */
-    {"{\"__metadata__\":3}", 0, SFP_EFORMAT, "w.safetensors: __metadata__ is an integer, expected an object of strings"},
-    {"{\"__metadata__\":{\"a\":{}}}", 0, SFP_EFORMAT, "__metadata__ 'a' is an object, expected a string"},
-    {"{\"__metadata__\":{\"a\":null}}", 0, SFP_EFORMAT, "__metadata__ 'a' is null, expected a string"},
-    /* unknown types, by name */
-    {ONE("\"F8_E4M3\"", "[1]", "[0,1]"), 1, SFP_EUNSUPPORTED, "w.safetensors: tensor 'a' has dtype 'F8_E4M3', expected F64"},
-    {ONE("\"BOOL\"", "[1]", "[0,1]"), 1, SFP_EUNSUPPORTED, "dtype 'BOOL'"},
-    {ONE("\"f32\"", "[1]", "[0,4]"), 4, SFP_EUNSUPPORTED, "dtype 'f32'"},
-    {ONE("4", "[1]", "[0,4]"), 4, SFP_EFORMAT, "tensor 'a' has a dtype that is an integer, expected a string"},
-    {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, SFP_EFORMAT, "has a dtype that is missing"},
-    /* invalid shapes */
-    {ONE("\"F32\"", "3", "[0,4]"), 4, SFP_EFORMAT, "has a shape that is an integer, expected an array"},
-    {ONE("\"F32\"", "[-1]", "[0,4]"), 4, SFP_EFORMAT, "has -1 as dimension 0, expected 0 or more"},
-    {ONE("\"F32\"", "[1,1.0]", "[0,4]"), 4, SFP_EFORMAT, "has a real as dimension 1, expected an integer"},
-    {ONE("\"F32\"", "[true]", "[0,4]"), 4, SFP_EFORMAT, "has true as dimension 0"},
-    {ONE("\"F32\"", "[null]", "[0,4]"), 4, SFP_EFORMAT, "has null as dimension 0"},
-    {ONE("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, SFP_ELIMIT, "has 9 dimensions, expected at most 8"},
-    {ONE("\"F32\"", "[4611686018427387904]", "[0,0]"), 0, SFP_ELIMIT, "has shape (4611686018427387904,): too large"},
-    {ONE("\"U8\"", "[4294967296,4294967296]", "[0,0]"), 0, SFP_ELIMIT, "too large"},
-    {ONE("\"U8\"", "[99999999999999999999]", "[0,0]"), 0, SFP_EFORMAT, "too big"},
-    /* invalid offsets */
-    {ONE("\"F32\"", "[2,3]", "[0,16]"), 16, SFP_EFORMAT,
-     "w.safetensors: tensor 'a' has data_offsets [0, 16], expected 24 bytes for F32 (2, 3)"},
-    {ONE("\"F32\"", "[1]", "[4,0]"), 4, SFP_EFORMAT, "has data_offsets [4, 0], expected 0 <= begin <= end"},
-    {ONE("\"F32\"", "[1]", "[-4,0]"), 4, SFP_EFORMAT, "has data_offsets [-4, 0], expected 0 <= begin <= end"},
-    {ONE("\"F32\"", "[2]", "[0,8]"), 7, SFP_EFORMAT, "has data_offsets [0, 8], but the file has 7 bytes of data"},
-    {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, SFP_EFORMAT, "but the file has 4 bytes"},
-    {ONE("\"F32\"", "[1]", "[0,4.0]"), 4, SFP_EFORMAT, "has data_offsets that are something else, expected two integers"},
-    {ONE("\"F32\"", "[1]", "[0,4,4]"), 4, SFP_EFORMAT, "expected two integers"},
-    {ONE("\"F32\"", "[1]", "{}"), 4, SFP_EFORMAT, "data_offsets that are an object"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, SFP_EFORMAT, "data_offsets that are missing"},
-    {"{\"a\":[]}", 0, SFP_EFORMAT, "tensor 'a' is an array, expected an object"},
-    /* tensors must cover the data exactly once */
-    {TWO("[0,4]", "[2,6]"), 6, SFP_EFORMAT, "tensor 'b' has data_offsets [2, 6] and overlaps tensor 'a', which ends at 4"},
-    {TWO("[0,4]", "[0,4]"), 4, SFP_EFORMAT, "overlaps tensor 'a'"},
-    {TWO("[0,4]", "[5,9]"), 9, SFP_EFORMAT, "tensor 'b' has data_offsets [5, 9], expected to begin at 4"},
-    {TWO("[5,9]", "[1,5]"), 9, SFP_EFORMAT, "tensor 'b' has data_offsets [1, 5], expected to begin at 0"},
-    {TWO("[0,4]", "[4,8]"), 9, SFP_EFORMAT, "the tensors end at 8, but the file has 9 bytes of data"},
-    {"{}", 1, SFP_EFORMAT, "the tensors end at 0, but the file has 1 bytes"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
-     "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]}}",
-     8, SFP_EFORMAT, "tensor 'b' has data_offsets [4, 4] and overlaps tensor 'a'"},
-    /* headers that are not a JSON object */
-    {"[]", 0, SFP_EFORMAT, "does not begin with '{'"},
-    {" {}", 0, SFP_EFORMAT, "does not begin with '{'"},
-    {"", 0, SFP_EFORMAT, "does not begin with '{'"},
-    {"{", 0, SFP_EFORMAT, "w.safetensors: header, byte"},
-    {"{}x", 0, SFP_EFORMAT, "end of file expected"},
-    {"{\"a\":1,\"a\":2}", 0, SFP_EFORMAT, "duplicate object key"},
-    {"{\"a\\u0000b\":1}", 0, SFP_EFORMAT, "w.safetensors: header"},
-    {"{\"\xff\":1}", 0, SFP_EFORMAT, "w.safetensors: header"},
-    /* names with control characters are escaped in messages */
-    {"{\"\\u001b[2J\\n\":[]}", 0, SFP_EFORMAT, "tensor '\\x1b[2J\\x0a' is an array"},
-    {"{\"a\":{\"dtype\":\"\\u0007\",\"shape\":[],\"data_offsets\":[0,0]}}", 0, SFP_EUNSUPPORTED, "dtype '\\x07'"},
-};
-
-TEST(malformed_headers_are_refused_by_name)
-{
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_refused(bad[i].json, bad[i].data_size, bad[i].status, bad[i].message);
-}
 
 TEST(deep_nesting_is_refused)
 {

@@ -135,12 +135,6 @@ TEST(png_rows_with_json_labels)
 
 TEST(damage_is_reported)
 {
-    check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
-    put_text("e/readme", "x");
-    check_refused(kind, "e", SFP_ENOTFOUND, "/e", "has no CIFAR files");
-    CHECK_REFUSALS(kind, "d",
-                   {"d/data_batch_1.bin", "short", SFP_EFORMAT, "data_batch_1.bin: file has 5 bytes", "multiple of 3073"},
-                   {"d/data_batch_1.bin", "", SFP_EFORMAT, "data_batch_1.bin: file has 0 bytes", "multiple of 3073"});
     put_binary("d/data_batch_1.bin", 1, "1:", 0);
     check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin[1]: label is 10", "0..9");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "test_batch.bin", "cannot open");

@@ -94,7 +94,6 @@ TEST(an_order_shuffles_classes)
 }
 
 #define META "c/train/labeled_metadata.json"
-#define NAMES "c/train/class_names.txt"
 
 TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
 {
@@ -111,29 +110,4 @@ TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
     assert_string_equal(label_text(s, 2), "dog");
     assert_non_null(strstr(s->warning, "1 lists of images do not exist (one per bucket and class)"));
     check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
-}
-
-#define LIST "c/train/a.json"
-
-TEST(broken_lists_are_refused_with_their_file)
-{
-    CHECK_REFUSALS(&sfp__source_clear10, "c", {NULL, NULL, SFP_ENOTFOUND, META, ""},
-                   {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_EFORMAT, NAMES, ""},
-                   {NAMES, "\n\n", SFP_EFORMAT, NAMES, "has no names"},
-                   {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
-                   {NAMES, "cat\n", SFP_EFORMAT, LIST, ""},
-                   {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
-                   {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
-                   {LIST, "[]", SFP_EFORMAT, LIST, "file contains an array, expected an object {id: {\"IMG_PATH\": path}}"},
-                   {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": image 'x'", "IMG_PATH is nothing"},
-                   {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "image 'x'", "IMG_PATH is an integer"},
-                   {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "image '\\x1b'", "empty"},
-                   {LIST, "{}", SFP_EFORMAT, META, "lists no images"},
-                   {META, "[]", SFP_EFORMAT, META, "file contains an array, expected an object {bucket"},
-                   {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is not a number"},
-                   {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 is listed twice"},
-                   {META, "{\"1\": 3}", SFP_EFORMAT, META, "bucket '1' is an integer"},
-                   {META, "{\"1\": {\"cat\": null}}", SFP_EFORMAT, META, "bucket '1', class 'cat' is null"},
-                   {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"});
-    check_refused_part(&sfp__source_clear10, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
 }

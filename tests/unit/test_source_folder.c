@@ -68,8 +68,8 @@ TEST(a_directory_name_common_to_all_classes_is_ignored)
     assert_int_equal(s->domains, 0);
     assert_int_equal(s->classes, 2);
     CHECK_FIRST_LABELS(s, "n01", "n02");
-    assert_non_null(
-        strstr(s->warning, "every directory has its images in 'images': the directories above are the classes; excluded: 1 files"));
+    assert_non_null(strstr(
+        s->warning, "every directory has its images in 'images': the directories above are the classes; excluded: 1 files"));
     put_text("d/n02/image/3.JPEG", "3"); /* where the names differ, they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
@@ -130,32 +130,6 @@ TEST(links_are_followed_but_not_in_circles)
     check_bytes(s, 0, "1", 1);
     check_bytes(s, 1, "1", 1); /* the link to a file */
     check_bytes(s, 2, "2", 1); /* through the link to a directory */
-}
-
-TEST(missing_and_unusable_paths_are_named)
-{
-    static const struct {
-        const char *name, *file;
-        sfp_status status;
-        const char *a, *b;
-    } bad[] = {
-        {"empty", NULL, SFP_EFORMAT, "empty", "has no images"},
-        {"texts", "texts/a/x.txt", SFP_EFORMAT, "texts", "has no images"},
-        {"loose", "loose/x.jpg", SFP_EFORMAT, "loose", "no class directories"},
-        {"file", "file", SFP_EIO, "file", "Not a directory"},
-        {"bad", "bad/\xff\xfe/x.jpg", SFP_EFORMAT, "\\xff\\xfe", "UTF-8"},
-        {"long",
-         "long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/"
-         "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
-         SFP_ELIMIT, "long", "nested too deep"},
-    };
-    check_refused(kind, "nothing", SFP_ENOTFOUND, directory, "cannot open the directory");
-    assert_int_equal(mkdir(in_directory("empty"), 0777), 0);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (bad[i].file)
-            put_text(bad[i].file, "t");
-        check_refused(kind, bad[i].name, bad[i].status, bad[i].a, bad[i].b);
-    }
 }
 
 TEST(an_image_that_cannot_be_read_is_named)

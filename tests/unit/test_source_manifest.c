@@ -77,40 +77,6 @@ TEST(json_lines_are_the_same)
     check_not_loaded(s, 1, SFP_ENOTFOUND, "m.csv:3: ", "b.jpg");
 }
 
-TEST(errors_name_the_line_and_the_expected_value)
-{
-    refused("", SFP_EFORMAT, "m.csv", "is empty");
-    refused("\n\n", SFP_EFORMAT, "m.csv", "lists no images");
-    refused("path,label\n", SFP_EFORMAT, "m.csv", "lists no images");
-    refused("a.jpg\n", SFP_EFORMAT, "m.csv:1: ", "expected path,label");
-    refused("a,b,1,2,3\n", SFP_EFORMAT, "m.csv:1: ", "5 fields, expected path,label");
-    refused("path,class\n", SFP_EFORMAT, "m.csv:1: ", "no column 'label'");
-    refused("filename,label\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: ", "no column 'path'");
-    refused("file,class\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: 'file' is not the name of an image",
-            "or the header path,label[,task[,time]]");
-    refused("\nimage_id,class_name\n\n\"a.PNG\",\"x\"\n", SFP_EFORMAT, "m.csv:2: 'image_id'", "path,label");
-    refused("a.jpg,x\nb.jpg\n", SFP_EFORMAT, "m.csv:2: ", "has 1 field, expected 2");
-    refused("a.jpg,x\n,x\n", SFP_EFORMAT, "m.csv:2: ", "path is missing");
-    refused("a.jpg,x\n\"b.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "does not end");
-    refused("a.jpg,x\n\"b.jpg\"z,x\n", SFP_EFORMAT, "m.csv:2: ", "follows a quoted field");
-    refused("a.jpg,x\nb\"c.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "contains one");
-    refused("a.jpg,x,one\n", SFP_EFORMAT, "m.csv:1: task is 'one'", "whole number");
-    refused("a.jpg,x,-1\n", SFP_EFORMAT, "m.csv:1: task", "whole number");
-    refused("a.jpg,x,99999999999\n", SFP_EFORMAT, "m.csv:1: task", "whole number");
-    refused("a.jpg,x,1,nan\n", SFP_EFORMAT, "m.csv:1: time is 'nan'", "a number");
-    refused("a.jpg,x,1,2\x1b[0m\n", SFP_EFORMAT, "m.csv:1: time is '2\\x1b", "a number");
-    refused("a.jpg,\xff\n", SFP_EFORMAT, "m.csv:1: ", "UTF-8");
-    refused("{\"path\": \"a.jpg\"\n", SFP_EFORMAT, "m.csv:1: ", "expected");
-    refused("{\"path\": \"a.jpg\"}\n[1]\n", SFP_EFORMAT, "m.csv:2: line contains an array", "expected an object");
-    refused("{\"path\": 5}\n", SFP_EFORMAT, "m.csv:1: key 'path' is a number", "expected a string");
-    refused("{\"path\": \"a\", \"label\": [1]}\n", SFP_EFORMAT, "key 'label' is an array", "expected a name");
-    refused("{\"label\": \"a\"}\n", SFP_EFORMAT, "m.csv:1: ", "path is missing");
-    refused("{\"path\": \"a\", \"task\": 1.5}\n", SFP_EFORMAT, "key 'task'", "whole number");
-    check_refused(kind, "not there.csv", SFP_ENOTFOUND, "not there.csv", "cannot open");
-    put_bytes("nul.csv", "a\0b.jpg,x\n", 10);
-    check_refused(kind, "nul.csv", SFP_EFORMAT, "nul.csv:1: ", "NUL");
-}
-
 TEST(a_line_without_end_is_refused)
 {
     size_t n = 200000;

@@ -152,34 +152,9 @@ TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
     }
 }
 
-TEST(broken_lists_are_refused_with_file_and_row)
+TEST(images_that_are_missing_or_empty_are_named)
 {
-    static const struct {
-        const char *text, *message;
-    } bad[] = {
-        {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column"},
-        {"{}", "file contains an object, expected an array of rows"},
-        {"[]", "lists no images"},
-        {"[5]", "row 0: value is an integer, expected an array"},
-        {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7"},
-        {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50"},
-        {"[[-1,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is -1"},
-        {"[[\"cat\",0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is a string, expected an integer"},
-        {"[[0,0,0,null,[9,9],[5,1,5,1],\"a\"]]", "frame is null, expected an integer"},
-        {"[[0,0,0,0,[9],[5,1,5,1],\"a\"]]", "size is an array, expected [width, height]"},
-        {"[[0,0,0,0,[9,9],[5,1,5,true],\"a\"]]", "box is a boolean, expected numbers"},
-        {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99"},
-        {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string"},
-        {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes"},
-        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "lists no images"},
-    };
     put_text("s/x", "");
-    check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");
-    check_refused_part(kind, "s", true, SFP_ENOTFOUND, TEST_JSON, "");
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put_text(TRAIN, bad[i].text);
-        check_refused(kind, "s", SFP_EFORMAT, TRAIN, bad[i].message);
-    }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
     sfp_source *s = open_with(false, 0, 0);
     assert_string_equal(s->warning, "classes are named after their numbers: the paths do not name all 51 in the same way");

@@ -240,12 +240,3 @@ TEST(any_size_is_drawn_within_its_bytes)
         }
     }
 }
-
-TEST(malformed_numbers_are_refused)
-{
-    for (const char *const *bad = STRINGS("x", "-1", "10x", "99999999999999999999", " 5", "1e3"); *bad; bad++) {
-        sfp_source *s = NULL;
-        REFUSED(sfp__source_synthetic.open(*bad, &(sfp__source_options){0}, &s, &err), SFP_EINVAL, "expected a number of images");
-        assert_null(s);
-    }
-}
