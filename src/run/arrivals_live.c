@@ -177,6 +177,8 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
             "the learner of this run cannot take a sample out: only the heads ncm, slda and ridge can, without --half-life");
     if (!r->name && !redelivers(a))
         return sfp__fail(err, SFP_EUNSUPPORTED, "the stream does not keep its images, so that its classes cannot be renamed");
+    if (r->name && !*r->name) /* by a process that was killed before it answered */
+        return SFP_OK;
     a->renames |= !r->name;
     if (!r->name)
         return sfp__store_rename_class(a->base.store, r->file, r->label, err);
@@ -548,7 +550,7 @@ static sfp_status saved(sfp__arrivals *base, sfp_error *err)
     live *a = (live *)base;
     if (a->erase_count == 0)
         return SFP_OK;
-    TRY(sfp__store_erase(base->store, a->erase_count, a->erased, err));
+    TRY(sfp__store_erase(base->store, a->erase_count, a->erased, a->erase_request, err));
     for (; a->erase_count > 0; a->erase_count--)
         TRY(sfp__store_answer(base->store, a->erase_request[a->erase_count - 1], SFP_OK, NULL, err));
     update_counts(a);

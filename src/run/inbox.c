@@ -198,8 +198,7 @@ static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const s
         return sfp__store_add(b->opt.store, a->name, &none, p->bytes ? &digest : NULL, a->class_name, &a->id, err);
     a->id = row.id;
     a->urgent = waits;
-    TRY(sfp__store_moved(b->opt.store, row.id, a->name, &none, err));
-    return a->class_name ? sfp__store_label(b->opt.store, row.id, a->class_name, err) : SFP_OK;
+    return sfp__store_moved(b->opt.store, row.id, a->name, &none, a->class_name, err);
 }
 
 /* Replaces the name of a class that was renamed. */

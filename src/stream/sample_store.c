@@ -113,6 +113,7 @@ static const char create_sql[] =
     X(OF_CLASS, "SELECT name FROM sample WHERE label = ?1 AND name IS NOT NULL ORDER BY id")                                    \
     X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL AND number > ?1 ORDER BY number LIMIT 1")   \
     X(ANSWER, "UPDATE request SET status = ?2, answer = ?3, name = NULL, file = NULL, label = NULL WHERE number = ?1")          \
+    X(REQUEST_DONE, "UPDATE request SET name = '', file = NULL WHERE number = ?1")                                              \
     X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                     \
     X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                      \
     X(DATA_VERSION, "PRAGMA data_version")
@@ -586,29 +587,8 @@ static void count_standing(sfp__store *s, const sfp__stored *was, sfp__standing 
     c->expired -= was->standing == SFP__DROPPED && was->predicted && !was->label;
 }
 
-sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err)
+static sfp_status set_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
 {
-    LOCK(s);
-    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
-    TRY(find_id(s, id, &was, err));
-    TRY(change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
-    TRY(change(s, err, DECISION_MOVED, "i", (int64_t)id));
-    if (was.standing == SFP__UNREADABLE || was.standing == SFP__DROPPED) {
-        count_standing(s, &was, SFP__WAITING);
-        s->counts.unlabelled += !was.label;
-    }
-    return SFP_OK;
-}
-
-sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err)
-{
-    LOCK(s);
-    return change(s, err, ADD_NAME, "it", (int64_t)id, name);
-}
-
-sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
-{
-    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
@@ -627,6 +607,34 @@ sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_e
     s->counts.late += was.predicted && !was.label;
     s->counts.corrected += first;
     return SFP_OK;
+}
+
+sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    LOCK(s);
+    return set_label(s, id, label, err);
+}
+
+sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, const char *label,
+                            sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(find_id(s, id, &was, err));
+    TRY(change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
+    TRY(change(s, err, DECISION_MOVED, "i", (int64_t)id));
+    if (was.standing == SFP__UNREADABLE || was.standing == SFP__DROPPED) {
+        count_standing(s, &was, SFP__WAITING);
+        s->counts.unlabelled += !was.label;
+    }
+    return label ? set_label(s, id, label, err) : SFP_OK;
+}
+
+sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, const char *label, sfp_error *err)
+{
+    LOCK(s);
+    TRY(change(s, err, ADD_NAME, "it", (int64_t)id, name));
+    return label ? set_label(s, id, label, err) : SFP_OK;
 }
 
 sfp_status sfp__store_decide(sfp__store *s, uint64_t id, uint64_t lines, bool moved, sfp_error *err)
@@ -818,7 +826,23 @@ static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
     return change(s, err, ERASE, "i", (int64_t)id);
 }
 
-sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, sfp_error *err)
+/* Removes what erased rows have left in the file. */
+static sfp_status scrub(sfp__store *s, sfp_error *err)
+{
+    if (!s->path)
+        return SFP_OK;
+    TRY(commit(s, err));
+    /* Pages that were split keep copies of their rows where nothing is stored any more, in spite of secure_delete. */
+    if (sqlite3_exec(s->db, "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    /* the log must not keep the rows either */
+    int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    if (code == SQLITE_NOMEM)
+        return fail_db(s, err);
+    return code == SQLITE_OK ? change(s, err, SET, "ti", "erasing", (int64_t)0) : SFP_OK;
+}
+
+sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, const int64_t *requests, sfp_error *err)
 {
     LOCK(s);
     if (s->salt.word[0] == 0 && s->salt.word[1] == 0) {
@@ -826,16 +850,12 @@ sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, sfp_error
             return sfp__fail_errno(err, SFP_EIO, "cannot get random bytes");
         TRY(change(s, err, SET, "tb", "salt", &s->salt));
     }
-    for (int i = 0; i < n; i++)
+    TRY(change(s, err, SET, "ti", "erasing", (int64_t)1)); /* a process that is killed leaves it to the next one */
+    for (int i = 0; i < n; i++) {
         TRY(erase(s, ids[i], err));
-    TRY(commit(s, err));
-    /* Pages that were split keep copies of their rows where nothing is stored any more, in spite of secure_delete. */
-    if (s->path &&
-        sqlite3_exec(s->db, "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY", NULL, NULL, NULL) != SQLITE_OK)
-        return fail_db(s, err);
-    /* the log must not keep the rows either */
-    if (s->path && sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_NOMEM)
-        return fail_db(s, err);
+        TRY(change(s, err, REQUEST_DONE, "i", requests ? requests[i] : 0));
+    }
+    TRY(scrub(s, err));
     return load_counts(s, err);
 }
 
@@ -960,10 +980,13 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
     if (generation == 0)
         TRY(change(s, err, RESTART, ""));
     s->saved = generation;
+    int64_t erasing;
     TRY(change(s, err, SETTLE, ""));
     s->data_version = -1;
     TRY(load_counts(s, err));
-    return commit(s, err);
+    TRY(commit(s, err));
+    TRY(get_number(s, "erasing", &erasing, err));
+    return erasing ? scrub(s, err) : SFP_OK;
 }
 
 /* --------------------------------------------------------------------- requests */

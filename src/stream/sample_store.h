@@ -83,10 +83,12 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
 /* Adds a sample, which is WAITING. label NULL: none. */
 sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
                           const char *label, uint64_t *id, sfp_error *err);
-/* The file of a sample was moved, or its times have changed, or its image was sent again. A sample that was dropped or not read waits. */
-sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err);
+/* The file of a sample was moved, or its times have changed, or its image was sent again. A sample that was dropped or not read waits.
+ * label: recorded with it, in one step: another thread may end the transaction after each call. NULL: none. */
+sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, const char *label,
+                            sfp_error *err);
 /* A second file has the bytes of the sample: it does not become a sample of its own. sfp__store_find knows the name. */
-sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err);
+sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, const char *label, sfp_error *err);
 /* Records a label. The sample is WAITING until it is learned with it; it is LEARNED if it already is. */
 sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
 /* A command has given the sample a label. Its lines in labels.csv that begin before byte `lines`, and a move of its file that is not
@@ -132,8 +134,9 @@ sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error 
 /* Records a prediction at the time of day `at` (ms since 1970). class_name NULL: nothing is learned yet; NAN: no number. */
 sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
                                 double unknown, int64_t timestamp, sfp_error *err);
-/* Removes everything but the ids of samples that are not part of the learner any more. */
-sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, sfp_error *err);
+/* Removes everything but the ids of samples that are not part of the learner any more. requests (n): the name of each becomes "", so that
+ * another process can answer it; NULL: none. */
+sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, const int64_t *requests, sfp_error *err);
 
 typedef struct sfp__store_counts {
     uint64_t standing[SFP__STANDINGS];
@@ -175,7 +178,7 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err);
 
 typedef struct sfp__request {
     int64_t number;
-    char *name;  /* of a sample; NULL: the class `file` gets the name `label` */
+    char *name;  /* of a sample; NULL: the class `file` gets the name `label`; "": the sample was erased */
     char *file;  /* path of its image; NULL: that in the source */
     char *label; /* NULL: forget the sample */
 } sfp__request;

@@ -150,7 +150,7 @@ TEST(an_id_is_never_given_twice)
     sfp__store *s = open_store();
     assert_int_equal(add(s, "a", NULL), 0);
     assert_int_equal(add(s, "a", NULL), 1); /* the same file again */
-    MUST(sfp__store_erase(s, 1, &(const uint64_t){1}, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){1}, NULL, &err));
     assert_int_equal(sfp__store_next_id(s), 2);
     reopen(&s);
     assert_int_equal(add(s, "b", "cat"), 2);
@@ -195,14 +195,14 @@ TEST(a_sample_is_found_by_id_name_and_bytes)
         REFUSED(sfp__store_get(s, 3, &none, &err), SFP_EFORMAT, "samples.db: sample 3 is missing");
         reopen(&s);
     }
-    MUST(sfp__store_moved(s, second, "moved", &later, &err));
+    MUST(sfp__store_moved(s, second, "moved", &later, NULL, &err));
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     bool found = false;
     MUST(sfp__store_find(s, "moved", &row, &found, &err));
     assert_true(found && row.id == second && row.stamp.size == 11);
     sfp__stored_done(&row);
-    MUST(sfp__store_add_name(s, second, "link", &err)); /* a second name; the first one stays */
-    MUST(sfp__store_add_name(s, second, "b", &err));    /* the name of another sample is not found by it */
+    MUST(sfp__store_add_name(s, second, "link", NULL, &err)); /* a second name; the first one stays */
+    MUST(sfp__store_add_name(s, second, "b", NULL, &err));    /* the name of another sample is not found by it */
     reopen(&s);
     MUST(sfp__store_find(s, "link", &row, &found, &err));
     assert_true(found && row.id == second && strcmp(row.name, "moved") == 0);
@@ -252,7 +252,7 @@ TEST(each_transition_of_the_diagram)
     learn(s, e, "cat");
     learn(s, e, NULL);
     check_row(s, e, "dropped e cat -");
-    MUST(sfp__store_erase(s, 1, &(const uint64_t){e}, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){e}, NULL, &err));
     check_row(s, e, "forgotten - - -");
 
     uint64_t f = add(s, "f", "cat"); /* a correction that cannot be made: the old label stays */
@@ -491,7 +491,7 @@ static void change_at_random(sfp__store *s, model *m, int *count)
     } else if (what == 6) {
         predict(s, id);
     } else if (what == 7 && draw(4) == 0) {
-        MUST(sfp__store_erase(s, 1, &(const uint64_t){id}, &err));
+        MUST(sfp__store_erase(s, 1, &(const uint64_t){id}, NULL, &err));
         *e = (model){.forgotten = true};
     } else if (what == 8 && draw(20) == 0) {
         MUST(sfp__store_drop_waiting(s, "gone", &err));
@@ -764,12 +764,12 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
     for (int i = 0; i < 2; i++) {
         KEPT_IN_BLOCK;
         const char *name = kept_print("secret-moved-%d", i);
-        MUST(sfp__store_moved(s, ids[i], name, &stamp, &err));
+        MUST(sfp__store_moved(s, ids[i], name, &stamp, NULL, &err));
         label(s, ids[i], "secret-label");
         MUST(sfp__store_set_line(s, name, "secret-line", &changed, &err));
         learn(s, ids[i], "secret-label");
         name = kept_print("secret-other-%d", i);
-        MUST(sfp__store_add_name(s, ids[i], name, &err));
+        MUST(sfp__store_add_name(s, ids[i], name, NULL, &err));
         MUST(sfp__store_set_line(s, name, "secret-line", &changed, &err));
         MUST(sfp__store_request(s, name, "/elsewhere/secret-name", "secret-label", &number, &err));
         MUST(sfp__store_next_request(s, 0, &r, &found, &err));
@@ -786,7 +786,7 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
     for (int i = 0; i < 3; i++) {
         learn(s, ids[i], NULL);
         save(s);
-        MUST(sfp__store_erase(s, 1, &(const uint64_t){ids[i]}, &err));
+        MUST(sfp__store_erase(s, 1, &(const uint64_t){ids[i]}, NULL, &err));
         check_row(s, ids[i], "forgotten - - -");
     }
     for (int times = 0; times < 2; times++) {
@@ -1032,7 +1032,7 @@ TEST(a_store_without_a_directory_has_no_file)
     learn(s, a, NULL);
     MUST(sfp__store_resume(s, 1, &err));
     check_row(s, a, "learned a cat cat");
-    MUST(sfp__store_erase(s, 1, &(const uint64_t){b}, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){b}, NULL, &err));
     check_row(s, b, "forgotten - - -");
     MUST(sfp__store_next_request(s, 0, &r, &found, &err));
     assert_false(found);

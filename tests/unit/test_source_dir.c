@@ -624,7 +624,7 @@ TEST(forgotten_bytes_are_not_delivered_again)
     sfp__store *store = make_store();
     sfp_source *s = open_stored("w", store);
     uint64_t id = check_new(s, "cat/1.jpg", "cat", "1");
-    MUST(sfp__store_erase(store, 1, &(const uint64_t){id}, &err));
+    MUST(sfp__store_erase(store, 1, &(const uint64_t){id}, NULL, &err));
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/2.jpg", "1");
     put_text("w/labels.csv", "cat/1.jpg,dog\n");

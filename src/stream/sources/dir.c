@@ -198,11 +198,9 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
         TRY(number_of(s, row.label, strlen(row.label), label, err));
     if (found) {
         if (gone || strcmp(row.name, path) == 0)
-            TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+            TRY(sfp__store_moved(s->store, row.id, path, stamp, changes ? class : NULL, err));
         else if (!stays)
-            TRY(sfp__store_add_name(s->store, row.id, path, err));
-        if (changes)
-            TRY(sfp__store_label(s->store, row.id, class, err));
+            TRY(sfp__store_add_name(s->store, row.id, path, changes ? class : NULL, err));
         s->last_id = row.id;
         s->last.labelled = true;
     } else {
