@@ -468,6 +468,8 @@ TEST(the_fitted_scale_is_that_of_the_labels)
 
 /* ------------------------------------------------------------------------------------------ ridge by its definition */
 
+enum { SMALL = 30, LARGE = 95 }; /* numbers of samples; few are solved from their products with each other */
+
 /* A solution from samples, not from sums: scores are prior + (x - mean) . weight. */
 typedef struct direct {
     double mean[D], prior[CLASSES], weight[CLASSES][D];
@@ -492,8 +494,8 @@ static void eliminate(double a[D][D], double b[CLASSES][D])
         }
 }
 
-/* Writes 1 / scale of each value from the first n samples (docs/method.md, section 18): its deviation, or the root of it. */
-static void scaling(int n, bool soft, double *z)
+/* Writes 1 / scale of each value from the first n samples (docs/method.md, section 18): its deviation, or a power of it. soft: 0, 1 or 2. */
+static void scaling(int n, int soft, double *z)
 {
     double variance[D] = {0}, mean[D] = {0}, sum = 0;
     for (int i = 0; i < n; i++)
@@ -503,7 +505,7 @@ static void scaling(int n, bool soft, double *z)
         for (int j = 0; j < D; j++)
             variance[j] += ((double)x[i][j] - mean[j]) * ((double)x[i][j] - mean[j]) / n;
     for (int j = 0; j < D; j++) {
-        z[j] = 1 / (soft ? sqrt(sqrt(variance[j])) : sqrt(variance[j]));
+        z[j] = pow(variance[j], -0.5 + soft / 8.0);
         sum += z[j] * z[j] * variance[j];
     }
     for (int j = 0; soft && j < D; j++)
@@ -550,7 +552,7 @@ static double product(const direct *s, int i, int c)
 
 /* Returns the squared error of the samples whose classes have others, each predicted by the solution of the other samples. There are at
  * most as many samples as a head keeps. */
-static double error_of(int n, bool soft, int decade)
+static double error_of(int n, int soft, int decade)
 {
     double z[D], error = 0, count[CLASSES] = {0};
     scaling(n, soft, z);
@@ -568,7 +570,7 @@ static double error_of(int n, bool soft, int decade)
     return error;
 }
 
-static int descend(int n, bool soft, int from)
+static int descend(int n, int soft, int from)
 {
     int k = from;
     while (k < 2 && error_of(n, soft, k + 1) < error_of(n, soft, k))
@@ -602,20 +604,23 @@ static void make_unequal(void)
 
 TEST(ridge_scores_equal_their_definition)
 {
-    enum { FIRST = 120 };
     make_unequal();
-    for (int balanced = 0; balanced < 2; balanced++) {
+    for (int test = 0; test < 4; test++) {
+        int balanced = test % 2, n = test < 2 ? SMALL : LARGE;
         OWNED_PTR(sfp__head_free) sfp__head *h = make(balanced ? "balanced ridge" : "ridge");
         double z[D];
-        for (int i = 0; i < FIRST; i++)
+        for (int i = 0; i < n; i++)
             learn(h, i);
-        int k = descend(FIRST, false, 0);
-        bool soft = balanced && error_of(FIRST, true, k) < error_of(FIRST, false, k);
-        k = soft ? descend(FIRST, true, k) : k;
-        scaling(FIRST, soft, z);
-        direct s = solve(FIRST, -1, z, FIRST * pow(10, k));
+        int soft = balanced, k = descend(n, soft, balanced);
+        for (int step = 1; balanced && step >= -1; step -= 2)
+            while (soft + step >= 0 && soft + step <= 2 && error_of(n, soft + step, k) < error_of(n, soft, k)) {
+                soft += step;
+                k = descend(n, soft, k);
+            }
+        scaling(n, soft, z);
+        direct s = solve(n, -1, z, n * pow(10, k));
         double worst = difference(h, true, &s, balanced);
-        print_message("balanced %d: scaling %d, lambda 1e%d, difference %.1e\n", balanced, soft, k, worst);
+        print_message("balanced %d, %d samples: scaling %d, lambda 1e%d, difference %.1e\n", balanced, n, soft, k, worst);
         assert_true(worst < 1e-8);
     }
 }
@@ -623,27 +628,27 @@ TEST(ridge_scores_equal_their_definition)
 /* The learner's own solution contains every sample, with the scaling and n lambda of the last time it was solved. */
 TEST(the_own_solution_follows_every_sample)
 {
-    enum { SOLVED = 100, LAST = 190 };
     make_unequal();
-    for (int balanced = 0; balanced < 2; balanced++) {
+    for (int test = 0; test < 4; test++) {
+        int balanced = test % 2, solved = test < 2 ? SMALL : LARGE, last = 2 * solved;
         OWNED_PTR(sfp__head_free) sfp__head *h = make(balanced ? "balanced ridge" : "ridge");
         double best = INFINITY;
-        for (int i = 0; i < SOLVED; i++)
+        for (int i = 0; i < solved; i++)
             learn(h, i);
         MUST(sfp__head_refresh(h, false, &err));
-        for (int i = SOLVED; i < LAST; i++) {
+        for (int i = solved; i < last; i++) {
             learn(h, i);
             if (i % 7 == 0)
                 MUST(sfp__head_refresh(h, false, &err));
         }
-        for (int soft = 0; soft < 2; soft++)
+        for (int soft = 0; soft < 3; soft++)
             for (int k = -5; k <= 2; k++) {
                 double z[D];
-                scaling(SOLVED, soft, z);
-                direct s = solve(LAST, -1, z, SOLVED * pow(10, k));
+                scaling(solved, soft, z);
+                direct s = solve(last, -1, z, solved * pow(10, k));
                 best = fmin(best, difference(h, false, &s, balanced));
             }
-        print_message("balanced %d: difference %.1e\n", balanced, best);
+        print_message("balanced %d, %d samples: difference %.1e\n", balanced, last, best);
         assert_true(best < 1e-8);
     }
 }

@@ -14,7 +14,8 @@
  * There are two solutions, each with its own strengths. The learner's own predicts samples before they are learned from. It follows
  * the samples: each one changes the matrix by a product of one vector, so the inverse and the weights follow in closed form, too
  * (recursive least squares). Only Z and n lambda stay; when there are GROWTH times as many samples, they are chosen again and it is solved
- * from the sums. So choosing, which takes several factors, stays a small part of the time of a stream. This solution is saved with its
+ * from the sums. So choosing, which takes several factors, stays a small part of the time of a stream. While all samples are kept, and few,
+ * it is solved from their products with each other instead, which is fast, so it is solved at each doubling. This solution is saved with its
  * inverse, so that a run that resumes continues with the same bytes. The exact one is a function of the sums alone and is computed when
  * it is needed. */
 #include "base/mem.h"
@@ -30,8 +31,11 @@
 enum { DECADES = 8, LOWEST = -5 };         /* lambda is one of 10^-5 .. 10^2 */
 enum { STANDARD, SOFT, SOFTER, SCALINGS }; /* values of strength[SFP_SCALING] */
 enum { LEFT_OUT_MIN = 10 };                /* samples that must be left out to choose */
-enum { LEFT_OUT_MIN_OWN = 64 };            /* the same for the own solution of ridge, for which choosing is slow */
-enum { GROWTH = 8 };                       /* that is solved again with this many times the samples; slda: 2 */
+enum { LEFT_OUT_MIN_OWN = 64 };            /* the same for the own solution of ridge where choosing is slow */
+enum {
+    GROWTH = 8,
+    GROWTH_FAST = 2
+}; /* the own solution is solved again with so many times the samples; slda and few samples: fast */
 enum { COUNTERS = 5 };
 enum { PENDING = 32 }; /* samples that the own solution takes in at a time, at most */
 enum { BEHIND = 64 };  /* it may lack one of this many samples */
@@ -39,7 +43,8 @@ enum { BEHIND = 64 };  /* it may lack one of this many samples */
 static const double never = -1e30;    /* bias of a class without samples */
 static const double soft_lambda = 10; /* balanced ridge, before there are samples to leave out */
 
-/* Weight of a tap relative to that of the next block. */
+/* A value is multiplied by a power of its variance, and by a weight of its tap relative to that of the next block. */
+static const double exponent[SCALINGS] = {[STANDARD] = -0.5, [SOFT] = -0.375, [SOFTER] = -0.25};
 static const double tap_weight[SCALINGS] = {[STANDARD] = 1, [SOFT] = 0.85, [SOFTER] = 0.4};
 
 typedef struct solution {
@@ -79,6 +84,12 @@ typedef struct ridge {
     double *z, *norm;        /* (D), (SFP_SUMS_KEPT) */
     double *prior, *scores;  /* (capacity), (SFP_SUMS_KEPT, capacity) */
     double *block, *product; /* (SFP_TRIANGLE_BLOCK, D) each */
+    /* The same for few samples, of which all are kept: `matrix` contains T = Z (x - m), (n, D). */
+    bool few;
+    int gram_scaling;     /* scaling of T and `gram`; -1: they are not computed */
+    double *gram;         /* triangle: T T^t / n */
+    double *gram_factor;  /* triangle: of gram + lambda I */
+    double *gram_inverse; /* (n, n): its inverse */
 } ridge;
 
 static bool is_slda(const ridge *m)
@@ -118,15 +129,21 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
     TRY(sfp__alloc(&m->z, d, sizeof *m->z, err));
     TRY(sfp__alloc(&m->norm, SFP_SUMS_KEPT, sizeof *m->norm, err));
     TRY(sfp__alloc(&m->block, SFP_TRIANGLE_BLOCK * d, sizeof *m->block, err));
+    if (!is_slda(m)) {
+        TRY(sfp__alloc(&m->gram, sfp__triangle_count(SFP_SUMS_KEPT), sizeof *m->gram, err));
+        TRY(sfp__alloc(&m->gram_factor, sfp__triangle_count(SFP_SUMS_KEPT), sizeof *m->gram_factor, err));
+        TRY(sfp__alloc(&m->gram_inverse, SFP_SUMS_KEPT * SFP_SUMS_KEPT, sizeof *m->gram_inverse, err));
+    }
     return sfp__alloc(&m->product, SFP_TRIANGLE_BLOCK * d, sizeof *m->product, err);
 }
 
 static void ridge_done(sfp__head *h)
 {
     ridge *m = (ridge *)h;
-    void *blocks[] = {m->own.weight,     m->own.gain, m->own.bias, m->own.centre, m->exact.weight, m->exact.gain, m->exact.bias,
-                      m->exact.centre,   m->follow.u, m->follow.s, m->follow.c,   m->matrix,       m->z,          m->norm,
-                      m->follow.inverse, m->prior,    m->scores,   m->block,      m->product};
+    void *blocks[] = {m->own.weight, m->own.gain,     m->own.bias,       m->own.centre,  m->exact.weight, m->exact.gain,
+                      m->exact.bias, m->exact.centre, m->follow.u,       m->follow.s,    m->follow.c,     m->matrix,
+                      m->z,          m->norm,         m->follow.inverse, m->prior,       m->scores,       m->block,
+                      m->product,    m->gram,         m->gram_factor,    m->gram_inverse};
     sfp__sums_done(&m->sums);
     sfp__novelty_done(&m->novelty);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
@@ -152,7 +169,7 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
                              err);
 }
 
-/* ------------------------------------------------------------------- solve */
+/* ---------------------------------------------------------------- matrices */
 
 /* Writes the mean and the shares of the classes. */
 static void summarise(ridge *m, double *mean)
@@ -167,9 +184,8 @@ static void summarise(ridge *m, double *mean)
     }
 }
 
-/* Writes Z for variances `z` (D): STANDARD gives every value variance 1; SOFT takes the fourth root, so that values that vary more keep a
- * part of their weight, and prefers taps of later blocks: what the backbone itself finds important guides the first samples. SOFTER
- * prefers them more. A value that is constant gets 0. */
+/* Writes Z for variances `z` (D): STANDARD gives every value variance 1. With SOFT values that vary more keep a part of their weight, and taps of later
+ * blocks are preferred: what the backbone itself finds important guides the first samples. SOFTER goes farther. A value that is constant gets 0. */
 static void scale_values(const ridge *m, int scaling, double *z)
 {
     int d = m->base.opt.dim, tap = m->base.opt.tap_dim, taps = d / tap;
@@ -179,7 +195,7 @@ static void scale_values(const ridge *m, int scaling, double *z)
     for (int i = 0; i < d; i++) {
         int behind = taps - 1 - i / tap; /* blocks after that of the tap; the mean tap is first, but of the last block but one */
         double variance = z[i], weight = pow(tap_weight[scaling], m->base.opt.tap_mean && i < tap ? 1 : behind);
-        z[i] = !(variance > 1e-10 * largest) ? 0 : scaling == STANDARD ? 1 / sqrt(variance) : weight / sqrt(sqrt(variance));
+        z[i] = variance > 1e-10 * largest ? weight * pow(variance, exponent[scaling]) : 0;
         sum += z[i] * z[i] * variance;
     }
     for (int i = 0; scaling != STANDARD && sum > 0 && i < d; i++)
@@ -266,6 +282,116 @@ static void finish(const ridge *m, solution *s, double factor)
     }
 }
 
+/* -------------------------------------------------------------- few samples */
+
+/* Returns whether all samples are kept, and too few to need a matrix of the size of x. Their products with each other then take the place of
+ * those of the values, so that solving is fast where it happens often. */
+static bool keeps_all(const ridge *m)
+{
+    const sfp__sums *u = &m->sums;
+    return !is_slda(m) && u->half_life == 0 && u->kept == u->total && 2 * u->kept <= u->dim;
+}
+
+/* The kept samples must be those of the sums: sums without single samples may have been added and others been subtracted. */
+static bool is_few(const ridge *m)
+{
+    const sfp__sums *u = &m->sums;
+    double square = 0;
+    if (!keeps_all(m))
+        return false;
+    for (size_t i = 0; i < (size_t)u->kept * (size_t)u->dim; i++)
+        square += (double)u->kept_x[i] * (double)u->kept_x[i];
+    return fabs(square - u->square) <= 1e-9 * u->square;
+}
+
+static void fill_gram(ridge *m, const solution *s)
+{
+    const sfp__sums *u = &m->sums;
+    size_t d = (size_t)u->dim, n = (size_t)u->kept;
+    double *t = m->matrix;
+    m->gram_scaling = (int)s->strength[SFP_SCALING];
+    memset(m->z, 0, d * sizeof *m->z);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < d; i++) {
+            double x = (double)u->kept_x[k * d + i] - s->centre[i];
+            t[k * d + i] = x;
+            m->z[i] += x * x / (double)n;
+        }
+    scale_values(m, m->gram_scaling, m->z);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < d; i++)
+            t[k * d + i] *= m->z[i];
+    memset(m->gram, 0, sfp__triangle_count((int)n) * sizeof *m->gram);
+    for (size_t from = 0; from < d; from += SFP_TRIANGLE_BLOCK) {
+        size_t count = d - from < SFP_TRIANGLE_BLOCK ? d - from : SFP_TRIANGLE_BLOCK;
+        for (size_t i = 0; i < count; i++)
+            for (size_t k = 0; k < n; k++)
+                m->block[i * n + k] = t[k * d + from + i];
+        sfp__triangle_add((int)n, m->gram, (int)count, 1 / (double)n, m->block, m->base.opt.threads);
+    }
+}
+
+/* Inverts T T^t / n + lambda I. Returns false if it is singular within rounding. */
+static bool invert_gram(ridge *m, const solution *s)
+{
+    int n = m->sums.kept;
+    if (m->gram_scaling != (int)s->strength[SFP_SCALING])
+        fill_gram(m, s);
+    memcpy(m->gram_factor, m->gram, sfp__triangle_count(n) * sizeof *m->gram);
+    memset(m->gram_inverse, 0, (size_t)n * (size_t)n * sizeof *m->gram_inverse);
+    for (int i = 0; i < n; i++) {
+        sfp__triangle_row(m->gram_factor, n, i)[i] += m->lambda;
+        m->gram_inverse[(size_t)i * (size_t)n + (size_t)i] = 1;
+    }
+    if (!sfp__triangle_factor(n, m->gram_factor, m->base.opt.threads))
+        return false;
+    sfp__triangle_solve(n, m->gram_factor, n, m->gram_inverse, m->base.opt.threads);
+    return true;
+}
+
+/* Writes row i of the inverse times the targets (1(y = c) - pi_c) to out (rows). */
+static void invert_targets(const ridge *m, int i, double *out)
+{
+    const double *row = m->gram_inverse + (size_t)i * (size_t)m->sums.kept;
+    double total = 0;
+    memset(out, 0, (size_t)m->base.rows * sizeof *out);
+    for (int k = 0; k < m->sums.kept; k++) {
+        out[m->sums.kept_row[k]] += row[k];
+        total += row[k];
+    }
+    for (int r = 0; r < m->base.rows; r++)
+        out[r] -= m->prior[r] * total;
+}
+
+/* Computes the weights A^-1 Z (H/n - m pi^T) = T^t (T T^t / n + lambda I)^-1 (1(y = c) - pi_c) / n, without the factor Z. */
+static void weigh_few(ridge *m, const solution *s)
+{
+    int d = m->base.opt.dim, n = m->sums.kept;
+    memset(s->weight, 0, (size_t)d * (size_t)s->rows * sizeof *s->weight);
+    for (int i = 0; i < n; i++)
+        invert_targets(m, i, m->scores + (size_t)i * (size_t)s->rows);
+    sfp__kernels_get()->product_f64(d, s->rows, n, 1.0 / n, m->matrix, d, 1, m->scores, s->rows, s->weight, s->rows);
+}
+
+/* Writes A^-1 in the coordinates of x, divided by n, to the inverse of the own solution: with the Cholesky factor U of the inverted matrix,
+ * A^-1 = (I - Q^t Q / n) / lambda, Q = U^-T T. This replaces T. */
+static void invert_few(ridge *m)
+{
+    int d = m->base.opt.dim, n = m->sums.kept;
+    double *inverse = m->follow.inverse, *q = m->matrix, factor = 1 / (n * sqrt(m->lambda));
+    m->gram_scaling = -1;
+    sfp__triangle_half_solve(n, m->gram_factor, d, q, m->base.opt.threads);
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < d; i++)
+            q[(size_t)k * (size_t)d + (size_t)i] *= m->z[i] * factor;
+    memset(inverse, 0, sfp__triangle_count(d) * sizeof *inverse);
+    sfp__triangle_add(d, inverse, n, -1, q, m->base.opt.threads);
+    for (int i = 0; i < d; i++)
+        sfp__triangle_row(inverse, d, i)[i] += m->z[i] * m->z[i] / (n * m->lambda);
+}
+
+/* ------------------------------------------------------------------ solve */
+
 /* Solves from the sums with the strengths of s. A matrix that is singular within rounding gets a larger diagonal. */
 static void solve(ridge *m, solution *s)
 {
@@ -273,6 +399,9 @@ static void solve(ridge *m, solution *s)
     summarise(m, s->centre);
     s->rows = m->base.rows;
     for (m->lambda = s->strength[SFP_LAMBDA];; tries++, m->lambda *= 10) {
+        if (m->few && invert_gram(m, s))
+            break;
+        m->few = false;
         if (is_slda(m))
             fill_slda(m, s, tries ? 1e-14 * pow(10, tries) : 0);
         else
@@ -286,7 +415,10 @@ static void solve(ridge *m, solution *s)
             break;
         }
     }
-    sfp__triangle_solve(d, m->matrix, s->rows, s->weight, m->base.opt.threads);
+    if (m->few)
+        weigh_few(m, s);
+    else
+        sfp__triangle_solve(d, m->matrix, s->rows, s->weight, m->base.opt.threads);
     for (int i = 0; i < d; i++)
         for (int r = 0; r < s->rows; r++)
             s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= m->z[i];
@@ -355,10 +487,15 @@ static int count_left_out(const ridge *m)
 static double leave_out_ridge(const ridge *m, const solution *s, int i, double *out)
 {
     const sfp__sums *u = &m->sums;
-    double leverage = fmin(m->norm[i] + u->weight / u->total, 1 - 1e-9), error = 0;
-    project(m, s, centred(m, s, u->kept_x + (size_t)i * (size_t)u->dim), out);
+    double share = u->weight / u->total, error = 0; /* of the sample */
+    double rest = m->few ? m->lambda * m->gram_inverse[(size_t)i * (size_t)u->kept + (size_t)i] - share : 1 - m->norm[i] - share;
+    if (m->few)
+        invert_targets(m, i, out);
+    else
+        project(m, s, centred(m, s, u->kept_x + (size_t)i * (size_t)u->dim), out);
     for (int r = 0; r < s->rows; r++) {
-        double target = r == u->kept_row[i], residual = (target - m->prior[r] - out[r]) / (1 - leverage);
+        double target = r == u->kept_row[i], error_with = m->few ? m->lambda * out[r] : target - m->prior[r] - out[r];
+        double residual = error_with / fmax(rest, 1e-9);
         out[r] = target - residual;
         error += residual * residual;
     }
@@ -385,6 +522,17 @@ static void leave_out_slda(const ridge *m, const solution *s, int i, double *out
     }
 }
 
+/* Solves as far as leave_out_ridge needs it. */
+static void prepare(ridge *m, solution *s)
+{
+    m->lambda = s->strength[SFP_LAMBDA];
+    if (m->few && invert_gram(m, s))
+        return;
+    m->few = false;
+    solve(m, s);
+    measure_kept(m, s);
+}
+
 /* Returns the mean squared error of the kept samples, left out, with scaling and lambda number `index`. */
 static double error_at(ridge *m, solution *s, int scaling, int index, double error[SCALINGS][DECADES])
 {
@@ -393,8 +541,7 @@ static double error_at(ridge *m, solution *s, int scaling, int index, double err
         return *e;
     s->strength[SFP_SCALING] = scaling;
     s->strength[SFP_LAMBDA] = pow(10, LOWEST + index);
-    solve(m, s);
-    measure_kept(m, s);
+    prepare(m, s);
     *e = 0;
     for (int i = 0; i < m->sums.kept; i++)
         *e += has_others(m, i) ? leave_out_ridge(m, s, i, m->scores) : 0;
@@ -439,14 +586,19 @@ static void choose_and_solve(ridge *m, solution *s)
 {
     if (s == &m->exact || is_slda(m))
         reset_strength(m, s);
-    bool enough = count_left_out(m) >= (s == &m->own && !is_slda(m) ? LEFT_OUT_MIN_OWN : LEFT_OUT_MIN);
+    summarise(m, s->centre);
+    s->rows = m->base.rows;
+    m->few = is_few(m);
+    m->gram_scaling = -1;
+    bool slow = s == &m->own && !is_slda(m) && !m->few, enough = count_left_out(m) >= (slow ? LEFT_OUT_MIN_OWN : LEFT_OUT_MIN);
     if (enough && !is_slda(m))
         choose_lambda(m, s);
     solve(m, s);
     if (!enough)
         return;
     s->chosen = m->base.n;
-    measure_kept(m, s);
+    if (!m->few)
+        measure_kept(m, s);
     size_t rows = (size_t)s->rows;
     int64_t row[SFP_SUMS_KEPT];
     int n = 0;
@@ -625,14 +777,27 @@ static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
 static bool is_due(const ridge *m)
 {
     const follow *f = &m->follow;
-    return m->own.n == 0 || m->base.n >= (is_slda(m) ? 2 : GROWTH) * f->solved || m->sums.weight >= 2 * f->weight ||
-           m->sums.weight < f->weight;
+    return m->own.n == 0 || m->base.n >= (is_slda(m) || keeps_all(m) ? GROWTH_FAST : GROWTH) * f->solved ||
+           m->sums.weight >= 2 * f->weight || m->sums.weight < f->weight;
 }
 
 /* Returns whether the own solution lacks a class, or so many samples that its predictions are worse. */
 static bool is_behind(const ridge *m)
 {
     return m->own.rows < m->base.rows || m->follow.pending * m->sums.weight * BEHIND >= m->sums.total;
+}
+
+/* Writes the inverse of the factored matrix, in the coordinates of x and divided by n, to that of the own solution. */
+static void invert_matrix(ridge *m)
+{
+    int d = m->base.opt.dim;
+    double *inverse = m->follow.inverse;
+    sfp__triangle_invert(d, m->matrix, inverse, m->block, m->base.opt.threads);
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(inverse, d, i);
+        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < d; j++)
+            row[j] *= m->z[i] * m->z[j] / m->sums.total;
+    }
 }
 
 /* Solves the own solution and inverts its matrix. */
@@ -642,16 +807,16 @@ static void solve_own(ridge *m)
     solution *s = &m->own;
     int d = m->base.opt.dim;
     double n = m->sums.total;
-    if (m->base.n >= 4 * s->chosen)
+    if (m->base.n >= 4 * s->chosen || keeps_all(m)) {
         choose_and_solve(m, s);
-    else
+    } else {
+        m->few = false;
         solve(m, s);
-    sfp__triangle_invert(d, m->matrix, f->inverse, m->block, m->base.opt.threads);
-    for (int i = 0; i < d; i++) {
-        double *row = sfp__triangle_row(f->inverse, d, i);
-        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < d; j++)
-            row[j] *= m->z[i] * m->z[j] / n;
     }
+    if (m->few)
+        invert_few(m);
+    else
+        invert_matrix(m);
     for (int i = 0; is_slda(m) && i < d * s->rows; i++)
         s->weight[i] /= n;
     if (is_slda(m))
