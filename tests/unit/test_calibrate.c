@@ -67,7 +67,7 @@ TEST(a_closed_form_head_has_nothing_to_fill)
 TEST(the_filling_is_bounded)
 {
     const sfp__buffer_method er = {.name = "er"}, ssd = {.name = "ssd", .needs = SFP_NEED_PIXELS};
-    sfp__buffer b = {.opt.slots = 102, .max_batch = 20, .method = &er};
+    sfp__buffer b = {.opt = {.slots = 102, .ssd.window = 32}, .max_batch = 20, .method = &er};
     assert_true(sfp__calibration_fills(&b, 11)); /* 6 batches of 20 fill 102 slots */
     assert_false(sfp__calibration_fills(&b, 12));
     b.filled = 102;
