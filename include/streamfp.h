@@ -222,6 +222,10 @@ SFP_API sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn 
  * Valid until the next call on `s`. */
 SFP_API const char *sfp_settings_get(const sfp_settings *s, const char *key);
 
+/* 1: the value of this setting changes something beside the other settings; 0: it has no effect, as "sigma" with "select" none, or the
+ * key is unknown. A run refuses a setting without effect that was set. */
+SFP_API int sfp_settings_has_effect(const sfp_settings *s, const char *key);
+
 typedef enum sfp_setting_type {
     SFP_TYPE_FLAG = 0,   /* on, off */
     SFP_TYPE_INT = 1,    /* min to max */
@@ -232,14 +236,19 @@ typedef enum sfp_setting_type {
 
 typedef enum sfp_setting_scope { SFP_SCOPE_LEARNER = 0, SFP_SCOPE_RUN = 1, SFP_SCOPE_ENGINE = 2 } sfp_setting_scope;
 
+#define SFP_CHANGES_RESULT 1 /* what is learned, predicted or measured */
+#define SFP_CHANGES_COST 2   /* the processing time of a batch */
+
 typedef struct sfp_setting_info {
     const char *key;
-    const char *group; /* heading under which --help lists it; NULL: for learners only */
+    const char *group; /* heading under which --help lists it; NULL: none */
     sfp_setting_type type;
     sfp_setting_scope scope;
+    int changes;               /* SFP_CHANGES_RESULT | SFP_CHANGES_COST: what another value changes; 0: neither */
     const char *values;        /* "exact|paper", "N", "KIND:PATH" */
     const char *default_value; /* NULL: none */
-    double min, max;           /* INT and REAL; equal: no limit but that of the type */
+    double min, max;           /* INT and REAL */
+    const char *word;          /* INT and REAL: a word that is also accepted, such as "off"; NULL: none */
     const char *help;
     const char *(*name)(int i); /* TEXT: names that it accepts, from 0 until NULL; NULL: not a list of names */
 } sfp_setting_info;
@@ -636,8 +645,7 @@ SFP_API void sfp_result_free(sfp_result *r);
 /* A number by its key in result.json, with dots for inner objects: "average_accuracy", "samples.offered", "lag.mean". NaN: not
  * measured, or there is no such number. */
 SFP_API double sfp_result_number(const sfp_result *r, const char *key);
-/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. For settings that were renamed, result.json has the
- * earlier name and value; those of today are found, too: "config.label-queue". */
+/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
 SFP_API const char *sfp_result_string(const sfp_result *r, const char *key);
 
 SFP_API int sfp_result_tasks(const sfp_result *r);

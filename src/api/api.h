@@ -52,6 +52,9 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l);
 sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
                                     int *label_queue, sfp_error *err);
 
+/* Settings with values that were parsed by the table of a run, in a copy of it that may have other help texts. */
+sfp_status sfp__api_settings_of(const sfp__args *args, sfp_settings **out, sfp_error *err);
+
 /* The values of a run; NULL: the settings are those of a pretraining. */
 const sfp__args *sfp__api_run_args(const sfp_settings *s);
 /* The values of a pretraining; NULL: the settings are those of a run. */

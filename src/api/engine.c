@@ -297,7 +297,7 @@ static sfp_status read_load(const sfp__args *a, sfp_engine_options *o, sfp_error
 {
     const char *costs = sfp__args_string(a, "costs");
     struct stat st;
-    o->rate = sfp__run_rate(a);
+    o->rate = sfp__args_real(a, "rate");
     if (!costs)
         return SFP_OK;
     sfp_status status =
@@ -310,17 +310,18 @@ static sfp_status read_load(const sfp__args *a, sfp_engine_options *o, sfp_error
 /* Writes the name of the backbone to `name` if the stream consists of features; "": it does not. */
 static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp_error *err)
 {
-    static const char *const keys[] = {"backbone", "img-size", "precision"};
     const char *data = sfp__args_string(a, "data");
     OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
     *name = '\0';
     if (!data || sfp__source_kind_find(data) != &sfp__source_features)
         return SFP_OK;
     TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
-    for (int i = 0; i < 3; i++)
-        if (sfp__args_rank(a, keys[i]) > SFP_RANK_PRESET)
-            return sfp__fail_key(err, keys[i], SFP_EINVAL,
-                                 "%s has no effect with data %s: its features are learned from as they are", keys[i], data);
+    for (size_t i = 0; i < a->count; i++)
+        if (a->opts[i].scope == SFP__SCOPE_ENGINE && a->opts[i].changes == SFP__CHANGES_ALL &&
+            a->values[i].rank > SFP_RANK_PRESET)
+            return sfp__fail_key(err, a->opts[i].name, SFP_EINVAL,
+                                 "%s has no effect with data %s: its features are learned from as they are", a->opts[i].name,
+                                 data);
     (void)snprintf(name, size, SFP_VIT_FEATURES "%d", source->row_dim);
     return SFP_OK;
 }
@@ -333,7 +334,8 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     int size = 0;
     bool found = false;
     SFP__REQUIRE(a && out, "settings must be those of sfp_settings_create, and out");
-    const char *backbone = sfp__args_string(a, "backbone"), *side = sfp__args_string(a, "img-size");
+    const char *backbone = sfp__args_string(a, "backbone");
+    const int32_t side = (int32_t)sfp__args_int(a, "img-size");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
     o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
@@ -342,13 +344,13 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     TRY(name_features(a, features, sizeof features, err));
     if (*features)
         return open_features(features, &o, out, err);
-    if (strcmp(side, SFP_IMG_SIZE_AUTO) != 0)
-        o.image_size = (int32_t)strtol(side, NULL, 10);
+    if (side != SFP_IMAGE_SIZE_AUTO)
+        o.image_size = side;
     else
         TRY(find_saved_size(a, file, &size, &found, err));
     if (found)
         return open_as_saved(backbone, &o, file, size, out, err);
-    if (strcmp(side, SFP_IMG_SIZE_AUTO) == 0) {
+    if (side == SFP_IMAGE_SIZE_AUTO) {
         o.image_size = SFP_IMAGE_SIZE_AUTO;
         TRY(read_load(a, &o, err));
     }

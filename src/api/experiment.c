@@ -82,16 +82,14 @@ static sfp_status find_experiments(const char *names, const sfp__experiment **ch
 static sfp_status list_settings(const sfp_settings *settings, sfp__strings *out, sfp_error *err)
 {
     const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
-    static const char *const refused[] = {"out", "resume", "costs"};
     if (settings && !a)
         return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     for (size_t i = 0; a && i < a->count; i++) {
         const char *key = a->opts[i].name;
         if (a->opts[i].type == SFP_OPT_GROUP || a->values[i].rank < SFP_RANK_FILE)
             continue;
-        for (size_t k = 0; k < sizeof refused / sizeof *refused; k++)
-            if (strcmp(key, refused[k]) == 0)
-                return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on an experiment, which sets it for each run", key);
+        if (a->opts[i].per_run)
+            return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on an experiment, which sets it for each run", key);
         TRY(sfp__setting_print(out, err, "%s=%s", key, sfp__args_value(a, key)));
     }
     return SFP_OK;

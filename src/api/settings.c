@@ -3,7 +3,6 @@
 
 #include "base/in_library.h"
 #include "base/mem.h"
-#include "learner/settings.h"
 #include "pretrain/pretrain.h"
 #include "run/options.h"
 
@@ -29,87 +28,41 @@ typedef struct table {
 static table run_table = {.command = "run"}, pretrain_table = {.command = "pretrain"};
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
-static bool is_among(const char *key, const char *const *keys)
+static sfp_setting_info describe(const sfp__opt *o, const char *group)
 {
-    for (; *keys; keys++)
-        if (strcmp(*keys, key) == 0)
-            return true;
-    return false;
-}
-
-static sfp_setting_scope scope_of(const char *key)
-{
-    static const char *const engine[] = {"backbone", "img-size", "precision", "threads", NULL};
-    static const char *const learner[] = {"label-queue", "method", "preset", NULL};
-    if (is_among(key, engine))
-        return SFP_SCOPE_ENGINE;
-    return is_among(key, learner) || sfp__settings_find(key) ? SFP_SCOPE_LEARNER : SFP_SCOPE_RUN;
-}
-
-/* Numbers of the learner are text in the table: their type and range are in the learner's own. */
-static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
-{
-    switch (s->type) {
-    case SFP_SETTING_INT:
-    case SFP_SETTING_SEED:
-        out->type = SFP_TYPE_INT;
-        break;
-    case SFP_SETTING_REAL:
-    case SFP_SETTING_FLOAT:
-        out->type = SFP_TYPE_REAL;
-        break;
-    case SFP_SETTING_CHOICE:
-    case SFP_SETTING_FLAG:
-    case SFP_SETTING_FLIP:
-    case SFP_SETTING_SELECTOR:
-    case SFP_SETTING_BUFFER:
-    case SFP_SETTING_LAYERS:
-    case SFP_SETTING_TASKS:
-    case SFP_SETTING_CLASSES:
-    case SFP_SETTING_NORM:
-        return;
-    }
-    out->min = s->min;
-    out->max = s->type == SFP_SETTING_SEED ? (double)UINT64_MAX : s->max;
-}
-
-static sfp_setting_info describe(const table *t, const sfp__opt *o, const char *group)
-{
-    sfp_setting_info out = {.key = o->name,
-                            .group = *group ? group : NULL,
-                            .type = SFP_TYPE_TEXT,
-                            .scope = t == &run_table ? scope_of(o->name) : SFP_SCOPE_RUN,
-                            .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
-                            .default_value = o->default_value,
-                            .help = o->help,
-                            .name = o->word};
-    const sfp__setting *s = t == &run_table ? sfp__settings_find(o->name) : NULL;
-    if (o->type == SFP_OPT_FLAG) {
-        out.type = SFP_TYPE_FLAG;
-    } else if (o->type == SFP_OPT_CHOICE) {
-        out.type = SFP_TYPE_CHOICE;
-    } else if (o->type == SFP_OPT_INT) {
-        out.type = SFP_TYPE_INT;
-        out.min = (double)o->int_min;
-        out.max = (double)o->int_max;
-    } else if (o->type == SFP_OPT_REAL) {
-        out.type = SFP_TYPE_REAL;
-        out.min = o->real_min;
-        out.max = o->real_max;
-    } else if (s) {
-        describe_learner(s, &out);
-    }
-    return out;
+    static const sfp_setting_type types[] = {
+        [SFP_OPT_FLAG] = SFP_TYPE_FLAG,     [SFP_OPT_INT] = SFP_TYPE_INT,    [SFP_OPT_REAL] = SFP_TYPE_REAL,
+        [SFP_OPT_STRING] = SFP_TYPE_TEXT,   [SFP_OPT_RANGE] = SFP_TYPE_TEXT, [SFP_OPT_PAIR] = SFP_TYPE_TEXT,
+        [SFP_OPT_CHOICE] = SFP_TYPE_CHOICE, [SFP_OPT_GROUP] = SFP_TYPE_TEXT};
+    static const sfp_setting_scope scopes[] = {
+        [SFP__SCOPE_RUN] = SFP_SCOPE_RUN, [SFP__SCOPE_LEARNER] = SFP_SCOPE_LEARNER, [SFP__SCOPE_ENGINE] = SFP_SCOPE_ENGINE};
+    static const int changes[] = {[SFP__CHANGES_ALL] = SFP_CHANGES_RESULT | SFP_CHANGES_COST,
+                                  [SFP__CHANGES_RESULT] = SFP_CHANGES_RESULT,
+                                  [SFP__CHANGES_COST] = SFP_CHANGES_COST,
+                                  [SFP__CHANGES_NOTHING] = 0};
+    const bool number = o->type == SFP_OPT_INT || o->type == SFP_OPT_REAL;
+    return (sfp_setting_info){.key = o->name,
+                              .group = group,
+                              .type = types[o->type],
+                              .scope = scopes[o->scope],
+                              .changes = changes[o->changes],
+                              .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
+                              .default_value = o->default_value,
+                              .min = number ? o->min : 0,
+                              .max = number ? o->max : 0,
+                              .word = number ? o->named.word : NULL,
+                              .help = o->help,
+                              .name = o->word};
 }
 
 static void fill_table(table *t, size_t count, const sfp__opt *rows)
 {
-    const char *group = "";
+    const char *group = NULL;
     for (size_t i = 0; i < count && t->count < ROWS_MAX; i++) {
         if (rows[i].type == SFP_OPT_GROUP)
             group = rows[i].help;
-        else if (strcmp(rows[i].name, "json") != 0) /* an option of the command only */
-            t->rows[t->count++] = describe(t, &rows[i], group);
+        else if (rows[i].scope != SFP__SCOPE_COMMAND)
+            t->rows[t->count++] = describe(&rows[i], group);
     }
 }
 
@@ -168,11 +121,18 @@ void sfp_settings_free(sfp_settings *s)
     sfp__free(s);
 }
 
+/* Returns the row of a key; NULL: there is none, or only the program has it. */
+static const sfp__opt *find_setting(const sfp_settings *s, const char *key)
+{
+    const sfp__opt *o = sfp__args_find(&s->args, key);
+    return o && o->scope != SFP__SCOPE_COMMAND ? o : NULL;
+}
+
 sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err)
 {
     IN_LIBRARY;
     SFP__REQUIRE(s && key && value, "settings, key and value");
-    const sfp__opt *o = sfp__args_find(&s->args, key);
+    const sfp__opt *o = find_setting(s, key);
     if (o && sfp__api_pretrain_args(s))
         return sfp__args_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
     if (o)
@@ -195,7 +155,27 @@ const sfp__args *sfp__api_run_args(const sfp_settings *s)
 
 const char *sfp_settings_get(const sfp_settings *s, const char *key)
 {
-    return s && key && sfp__args_find(&s->args, key) ? sfp__args_value(&s->args, key) : NULL;
+    const sfp__opt *o = s && key ? find_setting(s, key) : NULL;
+    return o ? sfp__args_value(&s->args, o->name) : NULL;
+}
+
+int sfp_settings_has_effect(const sfp_settings *s, const char *key)
+{
+    const sfp__args *a = s ? sfp__api_run_args(s) : NULL;
+    char beside[SFP_KEY_LENGTH_MAX + 1];
+    return a && key && find_setting(s, key) && !sfp__run_has_no_effect(a, key, beside, sizeof beside);
+}
+
+sfp_status sfp__api_settings_of(const sfp__args *args, sfp_settings **out, sfp_error *err)
+{
+    OWNED_PTR(sfp_settings_free) sfp_settings *s = NULL;
+    TRY(sfp__alloc(&s, 1, sizeof *s, err));
+    TRY(sfp__args_copy(args, &s->args, err));
+    s->args.opts = sfp__run_table;
+    s->args.command = run_table.command;
+    TRY(sfp__run_set_preset(&s->args, err));
+    *out = TAKE(s);
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------- on the way to an object */
@@ -212,22 +192,20 @@ static const char *engine_value(const sfp_engine *e, const char *key, char *buf,
 }
 
 /* Is the value chosen when an engine is opened? A preset, too, says how to open one, but any other is fine. */
-static bool engine_decides(const sfp__args *a, const char *key)
+static bool engine_decides(const sfp__opt *o, const sfp__value *v)
 {
-    return sfp__args_rank(a, key) <= SFP_RANK_PRESET ||
-           (strcmp(key, "img-size") == 0 && strcmp(sfp__args_value(a, key), SFP_IMG_SIZE_AUTO) == 0);
+    return v->rank <= SFP_RANK_PRESET || (o->named.word && strcmp(v->text, o->named.word) == 0);
 }
 
 /* Refuses settings of the engine that this engine was not opened with. */
 static sfp_status check_engine(const sfp_engine *e, const sfp__args *a, sfp_error *err)
 {
     for (size_t i = 0; i < a->count; i++) {
-        const char *key = a->opts[i].name;
-        char buf[32];
-        if (a->opts[i].type == SFP_OPT_GROUP || scope_of(key) != SFP_SCOPE_ENGINE || engine_decides(a, key))
+        const char *key = a->opts[i].name, *value = a->values[i].text;
+        char buf[32], side[32];
+        if (a->opts[i].scope != SFP__SCOPE_ENGINE || engine_decides(&a->opts[i], &a->values[i]))
             continue;
-        const char *own = engine_value(e, key, buf, sizeof buf), *value = sfp__args_value(a, key);
-        char side[32];
+        const char *own = engine_value(e, key, buf, sizeof buf);
         (void)snprintf(side, sizeof side, "%d", strcmp(key, "img-size") == 0 ? sfp_engine_image_size(e) : -1);
         if (strcmp(value, own) != 0 && !sfp__same_number(value, own) && !sfp__same_number(value, side))
             return sfp__fail_key(err, key, SFP_EINVAL, "%s is '%s', expected '%s', with which the engine was opened", key, value,
@@ -241,7 +219,7 @@ static sfp_status check_learner(const sfp__args *a, sfp_error *err)
 {
     for (size_t i = 0; i < a->count; i++) {
         const char *key = a->opts[i].name;
-        if (a->opts[i].type != SFP_OPT_GROUP && scope_of(key) == SFP_SCOPE_RUN && a->values[i].rank > SFP_RANK_PRESET)
+        if (a->opts[i].type != SFP_OPT_GROUP && a->opts[i].scope == SFP__SCOPE_RUN && a->values[i].rank > SFP_RANK_PRESET)
             return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on a learner: it is a setting of a run", key);
     }
     return SFP_OK;
@@ -261,10 +239,7 @@ sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *set
     TRY(check_learner(a, err));
     TRY(sfp__run_check_method(a, err));
     TRY(check_engine(e, a, err));
-    TRY(sfp__run_learner_options(a, &e->vit->config, true, &o, note, err));
-    for (int i = 0; sfp__args_string(a, "method") && sfp__head_name(i); i++)
-        if (strcmp(sfp__head_name(i), sfp__args_string(a, "method")) == 0)
-            o.method = sfp__head_name(i); /* which outlives the settings */
+    TRY(sfp__run_learner_options(a, &e->vit->config, &o, note, err));
     if (label_queue)
         *label_queue = (int)sfp__args_int(a, "label-queue");
     *out = o;
@@ -275,7 +250,7 @@ sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *setting
                                 sfp__run_options *out, char *note, sfp_error *err)
 {
     OWNED_PTR(sfp_settings_free) sfp_settings *defaults = NULL;
-    sfp__run_options o = sfp__run_options_defaults(e->vit, e->pool);
+    sfp__run_options options = sfp__run_options_defaults(e->vit, e->pool);
     *args = (sfp__args){0};
     if (!settings)
         TRY(sfp_settings_create(&defaults, err));
@@ -284,16 +259,15 @@ sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *setting
         return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     TRY(check_engine(e, a, err));
     TRY(sfp__args_copy(a, args, err));
-    for (int i = 0; sfp_settings_info(i); i++) {
-        const char *key = sfp_settings_info(i)->key;
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp__opt *o = &a->opts[i];
+        const sfp__opt_rank rank = a->values[i].rank;
         char buf[32];
-        if (scope_of(key) == SFP_SCOPE_ENGINE && engine_decides(a, key)) {
-            sfp__opt_rank rank = sfp__args_rank(a, key);
-            TRY(sfp__args_set(args, key, engine_value(e, key, buf, sizeof buf), rank > SFP_RANK_DEFAULT ? rank : SFP_RANK_DEFAULT,
-                              key, err));
-        }
+        if (o->scope == SFP__SCOPE_ENGINE && engine_decides(o, &a->values[i]))
+            TRY(sfp__args_set(args, o->name, engine_value(e, o->name, buf, sizeof buf),
+                              rank > SFP_RANK_DEFAULT ? rank : SFP_RANK_DEFAULT, o->name, err));
     }
-    TRY(sfp__run_options_read(args, own_source, &o, note, err));
-    *out = o;
+    TRY(sfp__run_options_read(args, own_source, &options, note, err));
+    *out = options;
     return SFP_OK;
 }

@@ -134,12 +134,17 @@ bool sfp__same_key(const char *a, const char *b)
     return *a == *b;
 }
 
+const sfp__opt *sfp__opt_find(const sfp__opt *rows, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].type != SFP_OPT_GROUP && sfp__same_key(rows[i].name, key))
+            return &rows[i];
+    return NULL;
+}
+
 const sfp__opt *sfp__args_find(const sfp__args *a, const char *key)
 {
-    for (size_t i = 0; i < a->count; i++)
-        if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
-            return &a->opts[i];
-    return NULL;
+    return sfp__opt_find(a->opts, a->count, key);
 }
 
 int sfp__word_index(const char *words, const char *text)
@@ -177,19 +182,73 @@ static bool flag_value(const char *text, bool *out)
     return false;
 }
 
-/* Checks that the text is one of the words that another part of the program lists. */
-static sfp_status known_word(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
+/* Finds the text among the words that another part of the program lists. */
+static sfp_status find_word(const sfp__opt *o, const char *text, const char *origin, int *out, sfp_error *err)
 {
     char all[512] = "";
     size_t used = 0;
     const char *word;
     for (int i = 0; (word = o->word(i)); i++) {
-        if (strcmp(word, text) == 0)
+        if (strcmp(word, text) == 0) {
+            *out = i;
             return SFP_OK;
+        }
         if (used < sizeof all)
             used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", word);
     }
     return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
+}
+
+/* Fails with "WHERE is 'TEXT', expected a whole number from 1 to 100, or off". */
+static sfp_status fail_number(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
+{
+    char most[32] = "";
+    if (o->max < 1e18) /* not the limit of the type */
+        (void)snprintf(most, sizeof most, " to %.15g", o->max);
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%.80s', expected %s from %.15g%s%s%s", origin, text,
+                         o->type == SFP_OPT_REAL ? "a number" : "a whole number", o->min, most, o->named.word ? ", or " : "",
+                         o->named.word ? o->named.word : "");
+}
+
+/* Parses a whole number, also one like 1e6. */
+static bool parse_whole(const char *text, int64_t *out)
+{
+    double x;
+    if (sfp__parse_int(text, out))
+        return true;
+    if (!sfp__parse_real(text, &x) || x > floor(x) || fabs(x) > 9e15)
+        return false;
+    *out = (int64_t)x;
+    return true;
+}
+
+static sfp_status parse_number(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
+{
+    bool real = o->type == SFP_OPT_REAL, named = o->named.word && strcmp(text, o->named.word) == 0;
+    double x = o->named.number;
+    int64_t n = (int64_t)x;
+    if (!named) {
+        bool fine = real ? sfp__parse_real(text, &x) : parse_whole(text, &n);
+        x = real ? x : (double)n;
+        if (!fine || x < o->min || x > o->max)
+            return fail_number(o, text, origin, err);
+    }
+    if (real)
+        v->real = x;
+    else
+        v->integer = n;
+    return SFP_OK;
+}
+
+static sfp_status parse_range(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
+{
+    int a, b, used = 0;
+    if (sscanf(text, "%d-%d%n", &a, &b, &used) != 2 || text[used] || a < o->min || b < a || b > o->max)
+        return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%.80s', expected two numbers from %g to %g, such as 0-4", origin,
+                             text, o->min, o->max);
+    v->range[0] = a;
+    v->range[1] = b;
+    return SFP_OK;
 }
 
 static sfp_status check_text(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
@@ -241,7 +300,7 @@ static const struct removed *find_removed(const char *key, const char *word)
     return NULL;
 }
 
-static sfp_status convert(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
+sfp_status sfp__opt_parse(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
     switch (o->type) {
     case SFP_OPT_FLAG:
@@ -249,18 +308,10 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected on or off", origin, text);
         break;
     case SFP_OPT_INT:
-        if (!sfp__parse_int(text, &v->integer))
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected a whole number", origin, text);
-        if (v->integer < o->int_min || v->integer > o->int_max)
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is %s, expected %" PRId64 " to %" PRId64, origin, text, o->int_min,
-                                 o->int_max);
-        break;
     case SFP_OPT_REAL:
-        if (!sfp__parse_real(text, &v->real))
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected a number", origin, text);
-        if (v->real < o->real_min || v->real > o->real_max)
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is %s, expected %g to %g", origin, text, o->real_min, o->real_max);
-        break;
+        return parse_number(o, text, origin, v, err);
+    case SFP_OPT_RANGE:
+        return parse_range(o, text, origin, v, err);
     case SFP_OPT_CHOICE:
         v->choice = sfp__word_index(o->arg, text);
         if (v->choice < 0) {
@@ -275,7 +326,7 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
         if (text[0] == '\0')
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
         if (o->word)
-            return known_word(o, text, origin, err);
+            return find_word(o, text, origin, &v->choice, err);
         if (o->check)
             return check_text(o, text, origin, err);
         break;
@@ -289,7 +340,7 @@ static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp_
                          sfp_error *err)
 {
     sfp__value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
-    TRY(convert(o, text, origin, &fresh, err));
+    TRY(sfp__opt_parse(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
     OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
@@ -458,27 +509,91 @@ sfp__opt_rank sfp__args_rank(const sfp__args *a, const char *key)
     return get(a, key, -1)->rank;
 }
 
+void sfp__opt_store(const sfp__opt *o, const sfp__value *v, void *options)
+{
+    char *at = (char *)options + o->offset;
+    double unset = NAN;
+    switch (o->type) {
+    case SFP_OPT_FLAG:
+        *(bool *)at = v->flag;
+        break;
+    case SFP_OPT_INT:
+        if (o->size == sizeof(int))
+            *(int *)at = (int)v->integer;
+        else
+            *(int64_t *)at = v->integer;
+        break;
+    case SFP_OPT_REAL:
+        if (o->size == sizeof(float))
+            *(float *)at = (float)v->real;
+        else
+            *(double *)at = v->rank == SFP_RANK_UNSET ? unset : v->real;
+        break;
+    case SFP_OPT_CHOICE:
+        if (v->choice >= 0 && o->size == sizeof(bool))
+            *(bool *)at = v->choice == 1;
+        else if (v->choice >= 0)
+            memcpy(at, &v->choice, sizeof v->choice); /* an enum */
+        break;
+    case SFP_OPT_RANGE:
+        memcpy(at, v->range, sizeof v->range);
+        break;
+    case SFP_OPT_STRING:
+        *(const char **)at = o->word && v->rank != SFP_RANK_UNSET ? o->word(v->choice) : v->text;
+        break;
+    case SFP_OPT_PAIR:
+    case SFP_OPT_GROUP:
+        break;
+    }
+}
+
 void sfp__args_store(const sfp__args *a, void *options)
 {
-    for (size_t i = 0; i < a->count; i++) {
-        const sfp__opt *o = &a->opts[i];
-        const sfp__value *v = &a->values[i];
-        void *at = (char *)options + o->offset;
-        if (o->size == 0 || (o->type == SFP_OPT_CHOICE && v->choice < 0))
-            continue;
-        if (o->type == SFP_OPT_FLAG)
-            *(bool *)at = v->flag;
-        else if (o->type == SFP_OPT_INT && o->size == sizeof(int))
-            *(int *)at = (int)v->integer;
-        else if (o->type == SFP_OPT_INT)
-            *(int64_t *)at = v->integer;
-        else if (o->type == SFP_OPT_REAL)
-            *(double *)at = v->real;
-        else if (o->type == SFP_OPT_CHOICE)
-            memcpy(at, &v->choice, sizeof v->choice); /* an enum */
-        else
-            *(const char **)at = v->text;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->opts[i].size > 0)
+            sfp__opt_store(&a->opts[i], &a->values[i], options);
+}
+
+static const char *print_number(const sfp__opt *o, const char *at, char *buf, size_t size)
+{
+    bool real = o->type == SFP_OPT_REAL, small = o->size == sizeof(int);
+    int64_t n = real ? 0 : small ? *(const int *)at : *(const int64_t *)at;
+    double x = !real ? (double)n : small ? (double)*(const float *)at : *(const double *)at;
+    if (o->named.word && !(x < o->named.number) && !(x > o->named.number))
+        (void)snprintf(buf, size, "%s", o->named.word);
+    else if (real)
+        (void)snprintf(buf, size, "%.*g", small ? 9 : 17, x);
+    else
+        (void)snprintf(buf, size, "%" PRId64, n);
+    return buf;
+}
+
+const char *sfp__opt_print(const sfp__opt *o, const void *options, char *buf, size_t size)
+{
+    const char *at = (const char *)options + o->offset;
+    const int *range = (const void *)at;
+    int i = 0;
+    buf[0] = '\0';
+    switch (o->type) {
+    case SFP_OPT_INT:
+    case SFP_OPT_REAL:
+        return print_number(o, at, buf, size);
+    case SFP_OPT_FLAG:
+        return sfp__word_at("off|on", *(const bool *)at, buf, size);
+    case SFP_OPT_CHOICE:
+        memcpy(&i, at, o->size); /* little-endian, so a bool fits, too */
+        return sfp__word_at(o->arg, i, buf, size);
+    case SFP_OPT_RANGE:
+        (void)snprintf(buf, size, "%d-%d", range[0], range[1]);
+        break;
+    case SFP_OPT_STRING:
+        (void)snprintf(buf, size, "%s", *(const char *const *)(const void *)at ? *(const char *const *)(const void *)at : "");
+        break;
+    case SFP_OPT_PAIR:
+    case SFP_OPT_GROUP:
+        break;
     }
+    return buf;
 }
 
 bool sfp__opt_is_switch(const sfp__opt *o)
@@ -585,16 +700,28 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
     }
 }
 
-/* Finds the first of the keys of a rule that the user has given and that is `only` (NULL: any); NULL: none. */
-static const char *find_given(const sfp__args *a, const char *keys, const char *only)
+/* Is the key one of those of the rule? */
+static bool is_of_rule(const sfp__no_effect_rule *r, const sfp__opt *o)
 {
-    for (; *keys; keys += strspn(keys, " ")) {
-        char key[SFP_KEY_LENGTH_MAX + 1];
-        size_t length = strcspn(keys, " ");
-        (void)snprintf(key, sizeof key, "%.*s", (int)length, keys);
-        keys += length;
-        if ((!only || sfp__same_key(key, only)) && sfp__args_given(a, key))
-            return sfp__args_find(a, key)->name;
+    static const char *const only[] = {"", "<trained>", "<closed-form>", "<live>",
+                                       "<dataset>"}; /* in the order of sfp__opt_only */
+    const size_t length = strlen(o->name), only_length = strlen(only[o->only]);
+    for (const char *k = r->keys; *k; k += strspn(k, " ")) {
+        size_t n = strcspn(k, " ");
+        if ((n == length && memcmp(k, o->name, n) == 0) || (n == only_length && memcmp(k, only[o->only], n) == 0))
+            return true;
+        k += n;
+    }
+    return false;
+}
+
+/* Finds the first option of a rule that the user has given, or the option `only`; NULL: none. */
+static const char *find_option(const sfp__args *a, const sfp__no_effect_rule *r, const char *only)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp__opt *o = &a->opts[i];
+        if (o->type != SFP_OPT_GROUP && is_of_rule(r, o) && (only ? sfp__same_key(o->name, only) : sfp__args_given(a, o->name)))
+            return o->name;
     }
     return NULL;
 }
@@ -605,7 +732,7 @@ sfp__no_effect sfp__args_find_no_effect(const sfp__args *a, size_t n, const sfp_
     const scene s = {a, facts, fact};
     sfp__no_effect found = {0};
     for (const sfp__no_effect_rule *r = rules; r < rules + n && !found.key; r++) {
-        if (!holds(&s, r->when) || !(found.key = find_given(a, r->keys, only)))
+        if (!holds(&s, r->when) || !(found.key = find_option(a, r, only)))
             continue;
         fill(&s, r->with, found.with, sizeof found.with);
         (void)snprintf(found.beside, sizeof found.beside, "%.*s", (int)strcspn(r->with, " "), r->with);

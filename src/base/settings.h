@@ -1,12 +1,13 @@
 /* Settings: one table per command.
  *
- * A row has the key, type, argument, default, range, help text, the place in the options' struct, and whether a resumed run may
- * have another value. The same table is used by the parser, `--help`, the manual page, the shell completion and
- * sfp__args_store, which fills the struct. It also defines the settings that results and checkpoints record and that a resumed
- * run compares. Commands with a configuration file or `--set key=value` read both by this table.
+ * A row says everything about a setting: key, type, range, default, help, the place of its value in the options' struct, and for
+ * the settings of a run also who uses it, what it changes, how files save it, and whether a resumed run may have another value.
+ * Every consumer is a loop over rows: the parser, `--help`, the manual page, docs/options.md, the shell completion, the library's
+ * sfp_settings_info, the settings in results, states and checkpoints, the check of a resumed run, and experiments. No other place
+ * lists keys.
  *
- * A value is parsed when it is set; a command reads it by key and never parses text. A value records its origin and its rank. A
- * new value replaces an earlier one of the same or a lower rank, so the order between ranks does not matter. */
+ * A value is parsed once, when it is set; sfp__args_store writes all values to the options' struct. A value records its origin and
+ * its rank. A new value replaces an earlier one of the same or a lower rank, so the order between ranks does not matter. */
 #ifndef SFP_BASE_SETTINGS_H
 #define SFP_BASE_SETTINGS_H
 
@@ -17,14 +18,48 @@
 #include <stdint.h>
 
 typedef enum sfp__opt_type {
-    SFP_OPT_FLAG,
-    SFP_OPT_INT,
-    SFP_OPT_REAL,
-    SFP_OPT_STRING,
-    SFP_OPT_CHOICE,
+    SFP_OPT_FLAG,   /* bool */
+    SFP_OPT_INT,    /* int, int64_t or uint64_t; 1e6 is a whole number, too */
+    SFP_OPT_REAL,   /* double or float */
+    SFP_OPT_STRING, /* const char * */
+    SFP_OPT_CHOICE, /* an enum in the order of the words; of two words also a bool, which is true for the second */
+    SFP_OPT_RANGE,  /* "A-B": int[2] */
     SFP_OPT_PAIR,
     SFP_OPT_GROUP
 } sfp__opt_type;
+
+/* What a setting belongs to. */
+typedef enum sfp__opt_scope {
+    SFP__SCOPE_RUN,
+    SFP__SCOPE_LEARNER, /* a learner without a run has it, too */
+    SFP__SCOPE_ENGINE,
+    SFP__SCOPE_COMMAND /* of the program only: the library does not have it */
+} sfp__opt_scope;
+
+/* The only kind of run on which a setting has an effect. */
+typedef enum sfp__opt_only {
+    SFP_ONLY_ANY,
+    SFP_ONLY_TRAINED,     /* fingerprints, which are trained */
+    SFP_ONLY_CLOSED_FORM, /* a closed-form head */
+    SFP_ONLY_LIVE,        /* a live stream */
+    SFP_ONLY_DATASET
+} sfp__opt_only;
+
+/* What another value changes. */
+typedef enum sfp__opt_changes {
+    SFP__CHANGES_ALL,    /* the result and the processing time of a batch */
+    SFP__CHANGES_RESULT, /* not the processing time */
+    SFP__CHANGES_COST,   /* the processing time, but no result */
+    SFP__CHANGES_NOTHING
+} sfp__opt_changes;
+
+/* How files of a learner save a setting. */
+typedef enum sfp__opt_saved {
+    SFP_SAVED_NOT,
+    SFP_SAVED_STATE,     /* states and checkpoints: it gives the learned values their meaning */
+    SFP_SAVED_INFERENCE, /* states and checkpoints: prediction needs it; it may differ when training continues */
+    SFP_SAVED_RUN        /* checkpoints: it affects how a run continues */
+} sfp__opt_saved;
 
 /* Whether a resumed run may have another value than the original run. */
 typedef enum sfp__opt_resume {
@@ -40,17 +75,24 @@ typedef struct sfp__opt {
     const char *arg;           /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
     const char *default_value; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     const char *default_note;  /* help: when there is another default ("preset best: 0"); NULL, "": never */
-    int64_t int_min, int_max;
-    double real_min, real_max;
+    double min, max;           /* INT, REAL, RANGE */
+    struct {
+        const char *word;
+        double number;
+    } named;          /* INT, REAL: a word for a number outside of the range, such as off for 0; NULL: none */
     const char *help; /* one or two sentences, wrapped when printed. GROUP: the heading of the rows below */
     /* STRING: returns accepted word i, NULL after the last, if another part of the program has the list. NULL: any text. */
     const char *(*word)(int i);
-    /* Offset and size of the member that sfp__args_store sets: a bool, int, int64_t, uint64_t, double, const char * or an enum
-     * in the order of the words. size 0: no member. */
-    size_t offset, size;
+    size_t offset, size; /* of the member that sfp__args_store sets, whose type is that of `type`. size 0: no member */
+    sfp__opt_scope scope;
+    sfp__opt_only only;
+    sfp__opt_changes changes;
+    sfp__opt_saved saved;
     sfp__opt_resume resume;
+    const char *example, *see; /* docs/options.md: options of a run, "--sigma 0.3"; keys of related settings; NULL: none */
     /* STRING: checks a text when it is set. An error begins with the name of the option, its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
+    bool per_run; /* experiments set it for each run */
     bool repeats; /* STRING: may be given several times; the values are joined by line breaks */
     bool hidden;  /* an earlier option that is still accepted, but not listed in help and completion */
 } sfp__opt;
@@ -66,11 +108,12 @@ typedef struct sfp__opt {
     }
 #define SFP_ROW_INT(n, a, d, lo, hi, h, ...)                                                                               \
     {                                                                                                                      \
-        .name = n, .type = SFP_OPT_INT, .arg = a, .default_value = d, .int_min = lo, .int_max = hi, .help = h, __VA_ARGS__ \
+        .name = n, .type = SFP_OPT_INT, .arg = a, .default_value = d, .min = (double)(lo), .max = (double)(hi), .help = h, \
+        __VA_ARGS__                                                                                                        \
     }
-#define SFP_ROW_REAL(n, a, d, lo, hi, h, ...)                                                                                 \
-    {                                                                                                                         \
-        .name = n, .type = SFP_OPT_REAL, .arg = a, .default_value = d, .real_min = lo, .real_max = hi, .help = h, __VA_ARGS__ \
+#define SFP_ROW_REAL(n, a, d, lo, hi, h, ...)                                                                       \
+    {                                                                                                               \
+        .name = n, .type = SFP_OPT_REAL, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
     }
 #define SFP_ROW_STRING(n, a, d, h, ...)                                                         \
     {                                                                                           \
@@ -82,6 +125,11 @@ typedef struct sfp__opt {
     }
 #define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 
+#define SFP_ROW_RANGE(n, a, d, lo, hi, h, ...)                                                                       \
+    {                                                                                                                \
+        .name = n, .type = SFP_OPT_RANGE, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
+    }
+
 /* A heading; it is not an option and has no name. */
 #define SFP_ROW_GROUP(h)                             \
     {                                                \
@@ -89,10 +137,12 @@ typedef struct sfp__opt {
     }
 
 /* Rows that several commands share. */
-#define SFP_ROW_JSON SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .resume = SFP_NOT_SAVED)
+#define SFP_ROW_JSON                                                                                                  \
+    SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .scope = SFP__SCOPE_COMMAND, \
+                 .changes = SFP__CHANGES_NOTHING, .resume = SFP_NOT_SAVED)
 #define SFP_ROW_THREADS                                                                                   \
     SFP_ROW_INT("threads", "N", "0", 0, 1024, "Number of threads; 0: as many as the process may run on.", \
-                .resume = SFP_RESUME_ANY)
+                .scope = SFP__SCOPE_ENGINE, .changes = SFP__CHANGES_COST, .resume = SFP_RESUME_ANY)
 #define SFP_IMG_SIZE_MAX 65280
 #define SFP_IMG_SIZE_HELP \
     "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file."
@@ -113,7 +163,8 @@ typedef struct sfp__value {
         bool flag;
         int64_t integer;
         double real;
-        int choice; /* index into the words */
+        int choice; /* index into the words, also into those of `word` */
+        int range[2];
     };
     sfp__opt_rank rank;
     char *origin; /* where it was set, for messages; NULL: unset, or the default */
@@ -162,6 +213,13 @@ void sfp__args_store(const sfp__args *a, void *options);
 bool sfp__opt_is_switch(const sfp__opt *o);
 /* Returns the default as sfp__args_value returns values. */
 const char *sfp__opt_default(const sfp__opt *o);
+/* Parses a text; `origin` names it in messages. *v gets the value, without text and origin. */
+sfp_status sfp__opt_parse(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err);
+/* Writes the value to its member of *options, and prints the member so that sfp__opt_parse reads the same value. Returns buf. */
+void sfp__opt_store(const sfp__opt *o, const sfp__value *v, void *options);
+const char *sfp__opt_print(const sfp__opt *o, const void *options, char *buf, size_t size);
+/* Returns the row of a key; NULL: not found. */
+const sfp__opt *sfp__opt_find(const sfp__opt *rows, size_t count, const char *key);
 /* Returns the index of a text among words separated by |; -1: not found. */
 int sfp__word_index(const char *words, const char *text);
 /* Writes word i of these to buf and returns it; "": there are fewer words. */
@@ -176,7 +234,9 @@ bool sfp__args_add_origin(const sfp__args *a, sfp_error *err);
 /* A rule for options that have no effect together with others. Such an option is refused if the user set it to another value
  * than the default. Values of presets are not checked. */
 typedef struct sfp__no_effect_rule {
-    const char *keys; /* "drift grow-by": each of these options has no effect if `when` holds */
+    /* "drift grow-by": each of these options has no effect if `when` holds. <trained>, <closed-form>, <live> and <dataset> are all
+     * options that have an effect only there (sfp__opt_only). */
+    const char *keys;
     /* A conjunction of terms: "select=none&replay!=0|1&costs". = and != accept several words, >= a number. KEY alone: it is
      * set; !KEY: it is not set. All other terms are false for a key that is not set. */
     const char *when;
@@ -193,7 +253,7 @@ typedef struct sfp__no_effect {
     char with[SFP_ERROR_MAX / 2];        /* filled in */
     const char *why;
 } sfp__no_effect;
-/* Finds the first option without effect, or, if `only` is not NULL, whether this option has none. */
+/* Finds the first option without effect that the user has given. If `only` is not NULL: whether this option has none, given or not. */
 sfp__no_effect sfp__args_find_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                         const sfp__fact *fact, const char *only);
 /* Returns SFP_EINVAL with the message that refuses the option. */

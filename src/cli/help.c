@@ -248,14 +248,16 @@ static void print_man(FILE *to)
 static const sfp__opt help_options[] = {
     SFP_ROW_FLAG("man", "Print the manual page (roff)."),
     SFP_ROW_CHOICE("completion", "bash", NULL, "Print the completion script of a shell."),
+    SFP_ROW_FLAG("options", "Print the options of a run as a document (Markdown)."),
 };
 
 static sfp_status run_help(const sfp__args *args, sfp_error *err)
 {
     bool man = sfp__args_flag(args, "man"), completion = sfp__args_choice(args, "completion") >= 0;
+    bool options = sfp__args_flag(args, "options");
     const sfp__command *c = args->operand_count ? sfp__command_find(args->operands[0]) : NULL;
-    if (man + completion + args->operand_count > 1)
-        return sfp__fail_usage(err, "too many arguments, expected only one of COMMAND, --man and --completion");
+    if (man + completion + options + args->operand_count > 1)
+        return sfp__fail_usage(err, "too many arguments, expected only one of COMMAND, --man, --completion and --options");
     if (args->operand_count && !c) {
         (void)sfp__usage_error(NULL, "unknown command '%s'", args->operands[0]);
         return sfp__fail_usage(err, "%s", "");
@@ -266,6 +268,8 @@ static sfp_status run_help(const sfp__args *args, sfp_error *err)
         print_man(stdout);
     else if (completion)
         sfp__help_bash(stdout);
+    else if (options)
+        return sfp__help_markdown(stdout, err);
     else if (c)
         return sfp__help_command(stdout, c, err);
     else

@@ -4,6 +4,7 @@
  * completions. The operands of a command ("show RUN | compare RUN...") are treated in the same way. */
 #include "cli/help.h"
 
+#include "run/options.h"
 #include "stream/source.h"
 
 #include <ctype.h>
@@ -94,18 +95,12 @@ static const char *files_of(const char *arg)
 /* The options of a run, as keys, without those that a sweep sets for each run. */
 static void put_run_keys(FILE *to)
 {
-    static const char *const taken[] = {"seed", "out", "resume"};
-    const sfp_setting_info *info;
     const char *gap = "";
-    for (int i = 0; (info = sfp_settings_info(i)); i++) {
-        bool is_taken = false;
-        for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
-            is_taken = is_taken || strcmp(info->key, taken[k]) == 0;
-        if (info->group && !is_taken) {
-            (void)fprintf(to, "%s%s=", gap, info->key);
+    for (const sfp__opt *o = sfp__run_table; o < sfp__run_table + sfp__run_table_count; o++)
+        if (o->type != SFP_OPT_GROUP && o->scope != SFP__SCOPE_COMMAND && !o->per_run) {
+            (void)fprintf(to, "%s%s=", gap, o->name);
             gap = " ";
         }
-    }
 }
 
 /* Prints the completion of an argument. */

@@ -258,8 +258,7 @@ static _Atomic(sfp_run *) stopped_run; /* NULL: none */
 /* Stopping may take seconds, so the user must see immediately that Ctrl-C has an effect. */
 static void print_stopping(void)
 {
-    static const char text[] =
-        SFP_STATUS_LINE_WIPE "stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
+    static const char text[] = SFP_STATUS_LINE_WIPE "stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
     size_t skip = line_open ? 0 : sizeof SFP_STATUS_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);

@@ -109,19 +109,23 @@ sfp_status sfp__cell_settings(const sfp__lab *lab, const sfp__cell *cell, sfp__s
 
 /* --------------------------------------------------------------------------------------------------------------- engine */
 
-static const char *const engine_keys[] = {"backbone", "img-size", "precision", "threads"};
-
 static int whole_number(const char *text)
 {
     return text ? (int)strtol(text, NULL, 10) : 0;
 }
 
+/* The row of the setting of "key=value"; NULL: none. */
+static const sfp__opt *row_of(const char *entry)
+{
+    char key[SFP_KEY_LENGTH_MAX + 1];
+    (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(entry, "="), entry);
+    return sfp__opt_find(sfp__run_table, sfp__run_table_count, key);
+}
+
 static bool is_engine_key(const char *entry)
 {
-    for (size_t i = 0; i < sizeof engine_keys / sizeof *engine_keys; i++)
-        if (has_key(entry, engine_keys[i], strlen(engine_keys[i])))
-            return true;
-    return false;
+    const sfp__opt *o = row_of(entry);
+    return o && o->scope == SFP__SCOPE_ENGINE;
 }
 
 /* with_engine false: without settings that the engine has. */
@@ -153,14 +157,6 @@ static bool is_features(const sfp__strings *settings)
     return data && strncmp(data, "features:", strlen("features:")) == 0;
 }
 
-static void put_values(const sfp__strings *settings, size_t count, const char *const *keys, sfp__text *out)
-{
-    for (size_t i = 0; i < count; i++) {
-        const char *value = sfp__settings_value(settings, keys[i]);
-        sfp__text_printf(out, "%s\n", value ? value : "");
-    }
-}
-
 /* The input size of a row is that of the backbone, also if its preset would choose one: it must not depend on the machine. */
 static sfp_status open_engine(const sfp__strings *settings, sfp_engine **out, sfp_error *err)
 {
@@ -178,13 +174,13 @@ static sfp_status open_engine(const sfp__strings *settings, sfp_engine **out, sf
 /* Opens the engine for these settings, unless it is open. */
 static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
 {
-    static const char *const deciding[] = {"rate", "costs", "resume", "out", "init-state"}, *const data[] = {"data"};
     OWNED_BY(sfp__text_done) sfp__text key = {0};
-    put_values(settings, sizeof engine_keys / sizeof *engine_keys, engine_keys, &key);
-    if (is_auto(sfp__settings_value(settings, "img-size")))
-        put_values(settings, sizeof deciding / sizeof *deciding, deciding, &key);
-    if (is_features(settings))
-        put_values(settings, 1, data, &key);
+    /* with an input size that is chosen, and with features, the engine depends on other settings, too */
+    const bool all = is_auto(sfp__settings_value(settings, "img-size")) || is_features(settings);
+    for (int i = 0; i < settings->count; i++)
+        if (all || is_engine_key(settings->s[i]))
+            sfp__text_printf(&key, "%s\n", settings->s[i]);
+    sfp__text_put(&key, "");
     TRY(sfp__check_memory(!key.failed, err));
     if (lab->engine && strcmp(lab->engine_key.s, key.s) == 0)
         return SFP_OK;
@@ -323,7 +319,6 @@ static sfp_status open_with_effective(sfp__lab *lab, sfp__strings *settings, sfp
 
 sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
 {
-    static const char *const of_resume[] = {"resume", "out"};
     OWNED_BY(sfp__strings_done) sfp__strings own = {0};
     TRY(use_engine(lab, settings, err));
     for (int i = 0; i < settings->count; i++)
@@ -332,13 +327,13 @@ sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_ru
         return open_with_effective(lab, &own, out, err);
 
     /* A run that resumes does not check which settings have an effect: a new one does, as when the cell was begun. */
-    for (size_t i = 0; i < sizeof of_resume / sizeof *of_resume; i++)
-        sfp__settings_remove(&own, of_resume[i]);
+    sfp__settings_remove(&own, "resume");
+    sfp__settings_remove(&own, "out");
     TRY(open_with_effective(lab, &own, out, err));
     sfp_run_close(*out);
     *out = NULL;
-    for (size_t i = 0; i < sizeof of_resume / sizeof *of_resume; i++)
-        TRY(sfp__setting_print(&own, err, "%s=%s", of_resume[i], sfp__settings_value(settings, of_resume[i])));
+    TRY(sfp__setting_print(&own, err, "out=%s", sfp__settings_value(settings, "out")));
+    TRY(sfp__setting_print(&own, err, "resume=on"));
     return open_once(lab, &own, out, err);
 }
 
@@ -352,7 +347,8 @@ static int compare_texts(const void *a, const void *b)
 
 bool sfp__setting_is_neutral(const char *entry)
 {
-    return has_key(entry, "threads", 7) || has_key(entry, "cache", 5) || has_key(entry, "cache-size", 10);
+    const sfp__opt *o = row_of(entry);
+    return o && (o->changes == SFP__CHANGES_COST || o->changes == SFP__CHANGES_NOTHING);
 }
 
 void sfp__settings_key(const sfp__strings *settings, char key[17])

@@ -4,6 +4,7 @@
 #include "io/directory.h"
 #include "io/file.h"
 #include "io/lines.h"
+#include "run/options.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -80,16 +81,13 @@ static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *er
 
 /* ------------------------------------------------------------------------------------------------------------ measuring */
 
-/* Settings that do not change the processing time of a batch, or that belong to the clock. */
-static const char *const not_cost[] = {"seed",       "order", "rate",         "clock",       "costs", "calibrate", "eval-limit",
-                                       "eval-every", "queue", "queue-policy", "diagnostics", "cache", "allocate"};
-
 static sfp_status copy_for_cost(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
 {
     for (int i = 0; i < settings->count; i++)
         TRY(sfp__strings_add(out, settings->s[i], err));
-    for (size_t i = 0; i < sizeof not_cost / sizeof *not_cost; i++)
-        sfp__settings_remove(out, not_cost[i]);
+    for (const sfp__opt *o = sfp__run_table; o < sfp__run_table + sfp__run_table_count; o++)
+        if (o->changes == SFP__CHANGES_RESULT || o->changes == SFP__CHANGES_NOTHING)
+            sfp__settings_remove(out, o->name);
     const char *size = sfp__settings_value(out, "img-size");
     if (size && strcmp(size, "auto") == 0) /* the load of a column is that of the backbone's own size */
         sfp__settings_remove(out, "img-size");

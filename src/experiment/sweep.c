@@ -2,6 +2,8 @@
  * combinations of all others are the rows. */
 #include "experiment/sweep.h"
 
+#include "run/options.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +43,10 @@ static sfp_status read_grid(const char *text, grid *out, sfp_error *err)
 /* Settings that the sweep gives each run. */
 static bool is_taken(const grid *g)
 {
-    static const char *const keys[] = {"seed", "out", "resume"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strlen(keys[i]) == g->key_length && strncmp(g->key, keys[i], g->key_length) == 0)
-            return true;
-    return false;
+    char key[SFP_KEY_LENGTH_MAX + 1];
+    (void)snprintf(key, sizeof key, "%.*s", (int)g->key_length, g->key);
+    const sfp__opt *o = sfp__opt_find(sfp__run_table, sfp__run_table_count, key);
+    return o && o->per_run;
 }
 
 /* Returns the index of a value that occurs before in its grid; -1: there is none. */

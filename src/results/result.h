@@ -160,6 +160,8 @@ const char *sfp__config_base(const sfp__config_entry *p);
 /* Whether the user has set the option to another value than that; false if it is unknown. */
 bool sfp__config_differs(const sfp__config_entry *p);
 const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
+/* The preset whose values the result has; NULL: none. */
+const char *sfp__result_preset_name(const sfp_result *r);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer), and the
  * preset: "random+er, preset paper". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);

@@ -5,17 +5,15 @@
 #include "base/settings.h"
 #include "run/run.h"
 
-/* All settings, under headings in the order of `streamfp run --help`. Those after the heading "" are not in that list. */
+/* All settings, under headings in the order of `streamfp run --help`. */
 extern const sfp__opt sfp__run_table[];
 extern const size_t sfp__run_table_count;
 
-#define SFP_IMG_SIZE_AUTO "auto" /* value of img-size: chosen when the engine is opened */
-
-/* The arrival rate; 0: max. */
-double sfp__run_rate(const sfp__args *a);
-
 /* Sets all values to their defaults and to those of the default preset. */
 sfp_status sfp__run_args_init(sfp__args *a, sfp_error *err);
+
+/* Sets the values of the preset in use, where no other value was given. */
+sfp_status sfp__run_set_preset(sfp__args *a, sfp_error *err);
 
 /* Sets one value; `origin` names it in messages. The values of the preset are set anew where no other value was given,
  * because some of them depend on other settings. */
@@ -35,13 +33,13 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
 /* Refuses settings that the user has given although closed-form heads do not have them. */
 sfp_status sfp__run_check_method(const sfp__args *a, sfp_error *err);
 
-/* Returns whether the user has given this setting although it has no effect beside the others on a dataset, and writes the name of the
- * setting that takes away its effect. */
+/* Returns whether this setting has no effect beside the others, and writes the name of the setting that takes away its effect. The kind
+ * of the stream is that of the setting data; whether a dataset has tasks is known only once it is open. */
 bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, size_t size);
 
-/* Writes the learner's settings to *o, which has the defaults for this backbone. A default of prompt-layers is reduced to the
- * layers that the backbone has. The setting "tasks" is read for a learner alone. */
-sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, bool alone, sfp__learner_options *o,
-                                    char *note, sfp_error *err);
+/* Writes the settings of a learner alone to *o, which has the defaults for this backbone. A default of prompt-layers is reduced to
+ * the layers that the backbone has. */
+sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, sfp__learner_options *o, char *note,
+                                    sfp_error *err);
 
 #endif

@@ -2,7 +2,6 @@
  * comparison when a run resumes. */
 #include "base/settings.h"
 #include "base/mem.h"
-#include "learner/settings_list.h"
 #include "run/options.h"
 #include "run/run_internal.h"
 #include "stream/source.h"
@@ -14,20 +13,18 @@
 /* ----------------------------------------------------------------- no effect */
 
 #define NEEDS_LAG "it needs clock virtual or real (use --rate LAMBDA; on a live stream --clock real)"
-#define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
-#define OF_THE_LEARNER SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) "steps lr"
 #define TRAINS "; to train fingerprints, use --preset paper without --method"
 #define OF_THE_BUFFER "buffer-size drop-rule"
 
-/* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
- * selector has weights), keeps (the buffer has slots). */
+/* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the
+ * stream is open), weighs (the selector has weights), keeps (the buffer has slots). */
 static const sfp__no_effect_rule rules[] = {
-    {OF_THE_LEARNER, "method", "method {method}", "a closed-form head has no coreset, buffer, steps or fingerprints" TRAINS},
-    {"diagnostics", "method", "method {method}", "a closed-form head has no coreset, buffer or gradients to measure" TRAINS},
+    {"<trained>", "method", "method {method}", "a closed-form head has no coreset, buffer, steps or fingerprints" TRAINS},
+    {"<closed-form>", "!method", "preset {preset}", "only closed-form heads use it; use --method NAME"},
+    {"<dataset>", "live=on", "data {data}", "a live stream has no use for it"},
+    {"<live>", "live=off", "data {data}", "only live streams use it"},
     {"init-state", "method=ranpac", "method {method}", "only a head that is a function of sums starts from a state"},
     {"init-state", "method=slda&slda=published", "slda {slda}", "only a head that is a function of sums starts from a state"},
-    {"taps tap-mean ridge slda shrinkage half-life", "!method", "preset {preset}",
-     "only closed-form heads use it; use --method NAME"},
     {"ridge", "method=ncm|slda|ranpac", "method {method}", "only ridge uses it"},
     {"half-life", "method=ranpac&half-life!=off", "method {method}", "only heads from sums have one: ncm, slda and ridge"},
     {"half-life", "slda=published&half-life!=off", "slda {slda}", "the published form is not computed from sums"},
@@ -46,7 +43,6 @@ static const sfp__no_effect_rule rules[] = {
     {"drop-rule", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
     {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
     {"queue queue-policy", "allocate!=fixed", "allocate {allocate}", "adaptive allocation decides what is processed"},
-    {"allocate", "!method&allocate!=fixed", "preset {preset}", "only closed-form heads use it; use --preset best"},
     {"allocate", "clock=off&allocate=adaptive", "clock {clock}",
      "without an arrival rate all samples are processed (use --rate LAMBDA; on a live stream --clock real)"},
     {"allocate", "clock=paper&allocate!=fixed", "clock {clock}", "this clock keeps batches before the stream begins"},
@@ -59,13 +55,6 @@ static const sfp__no_effect_rule rules[] = {
     {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
     {"cache-size", "!cache", "no cache", "nothing is stored; use --cache DIR"},
     {"resize normalise taps tap-mean cache", "features=on", "data {data}", "its features are learned from as they are"},
-    {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
-    {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
-    {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
-    {"classes", "live=off", "data {data}", "the classes of a dataset are known from the start"},
-    {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
-    {"max-wait", "live=off", "data {data}", "the batches of a dataset do not wait"},
-    {"log-size log-files", "live=off", "data {data}", "only logs of live streams are limited by it"},
 };
 
 sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
@@ -114,7 +103,9 @@ bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, s
     sfp__run_options o = {0};
     if (sfp__run_options_store(a, false, &o, NULL) != SFP_OK)
         return false;
-    const sfp__run_stream stream = {.tasks = !o.tasks || strcmp(o.tasks, "free") != 0};
+    const sfp__source_kind *kind = o.data ? sfp__source_kind_find(o.data) : NULL;
+    const bool live = kind && kind->live;
+    const sfp__run_stream stream = {.live = live, .tasks = !live && (!o.tasks || strcmp(o.tasks, "free") != 0)};
     const sfp__no_effect found = find_no_effect(&o, &stream, key);
     (void)snprintf(beside, size, "%s", found.beside);
     return found.key;
@@ -130,9 +121,9 @@ static bool is_recorded(const sfp__opt *o)
 /* A number that equals its default is recorded as the default is written: 0.50 as 0.5. */
 static sfp_status record(const sfp__opt *o, const char *value, sfp_result *r, sfp_error *err)
 {
-    const char *default_value = sfp__opt_default(o);
-    TRY(sfp__result_config(r, o->name, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
-    return sfp__result_default(r, o->name, default_value ? default_value : "", err);
+    const char *key = o->name, *default_value = sfp__opt_default(o);
+    TRY(sfp__result_config(r, key, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
+    return sfp__result_default(r, key, default_value ? default_value : "", err);
 }
 
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err)

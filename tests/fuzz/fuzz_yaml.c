@@ -15,8 +15,8 @@ static void check(const sfp__args *args, const sfp__opt *o, const sfp__value *v)
     REQUIRE(sfp__args_init(&again, args->command, args->opts, args->count, &err) == SFP_OK);
     REQUIRE(sfp__args_set(&again, o->name, v->text, SFP_RANK_COMMAND_LINE, o->name, &err) == SFP_OK);
     sfp__args_done(&again);
-    REQUIRE(o->type != SFP_OPT_INT || (v->integer >= o->int_min && v->integer <= o->int_max));
-    REQUIRE(o->type != SFP_OPT_REAL || (v->real >= o->real_min && v->real <= o->real_max));
+    REQUIRE(o->type != SFP_OPT_INT || o->named.word || ((double)v->integer >= o->min && (double)v->integer <= o->max));
+    REQUIRE(o->type != SFP_OPT_REAL || o->named.word || (v->real >= o->min && v->real <= o->max));
     REQUIRE(o->type != SFP_OPT_CHOICE || v->choice >= 0);
 }
 

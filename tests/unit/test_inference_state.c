@@ -251,7 +251,7 @@ TEST(mismatches_are_reported)
                 {"version", "2", "version of streamfp-state is 2, expected 1", SFP_EUNSUPPORTED},
                 {"pool", NULL, "metadata 'pool' is missing", SFP_EFORMAT},
                 {"pool", "8", "tensor 'prompt.e_p_0' is (7, 4, 32), expected (8, 4, 32)", SFP_ESHAPE},
-                {"pool-kind", "l3p", "metadata: pool-kind is 'l3p', expected coda|l2p|dualprompt", SFP_EINVAL},
+                {"pool-kind", "l3p", "metadata: pool-kind is 'l3p', expected one of coda|l2p|dualprompt", SFP_EINVAL},
                 {"pool-kind", "l2p", "expected no tensor of that name with these settings", SFP_ESHAPE},
                 {"pool-kind", "dualprompt", "is missing", SFP_ENOTFOUND},
                 {"pool", "70000", "metadata: pool is '70000', expected a whole number from 1 to 65536", SFP_EINVAL},

@@ -1,9 +1,11 @@
-/* The table of the settings of a run: what results record, and which settings have no effect. */
+/* The table of the settings of a run: what results record, where values are stored, and which settings have no effect. */
 #include "run/options.h"
 
 #include "results/result.h"
 #include "run/run_internal.h"
 #include "test.h"
+
+#include <math.h>
 
 static sfp__args make_args(void)
 {
@@ -12,22 +14,44 @@ static sfp__args make_args(void)
     return a;
 }
 
-TEST(a_result_records_settings_and_compares_them)
+TEST(a_result_records_settings_and_a_resumed_run_has_the_same)
 {
     OWNED_BY(sfp__args_done) sfp__args a = make_args();
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 1, &err));
-    MUST(sfp__args_set(&a, "prefix", "raw", SFP_RANK_COMMAND_LINE, "prefix", &err));
+    MUST(sfp__args_set(&a, "sigma", "0.25", SFP_RANK_COMMAND_LINE, "sigma", &err));
     MUST(sfp__args_set(&a, "data", "dir:in", SFP_RANK_COMMAND_LINE, "data", &err));
     MUST(sfp__settings_record(&a, &r, &err));
-    assert_string_equal(sfp__result_value(&r, "prefix"), "raw");
-    assert_null(sfp__result_value(&r, "classes"));
+    assert_string_equal(sfp__result_value(&r, "sigma"), "0.25");
+    assert_string_equal(sfp__result_value(&r, "normalise"), "backbone");
+    assert_null(sfp__result_value(&r, "classes")); /* which is not saved */
     MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
-    MUST(sfp__args_set(&a, "data", "watch:in", SFP_RANK_COMMAND_LINE, "data", &err));
+    MUST(sfp__args_set(&a, "data", "watch:in", SFP_RANK_COMMAND_LINE, "data", &err)); /* the same kind */
+    MUST(sfp__args_set(&a, "sigma", ".25", SFP_RANK_COMMAND_LINE, "sigma", &err));
     MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
-    MUST(sfp__args_set(&a, "prefix", "projected", SFP_RANK_COMMAND_LINE, "prefix", &err));
-    REFUSED(sfp__settings_same(&a, "run/checkpoint", &r, false, &err), SFP_EINVAL, "prefix");
-    HOLDS(err.message, "raw", "projected");
+    MUST(sfp__args_set(&a, "sigma", "0.5", SFP_RANK_COMMAND_LINE, "sigma", &err));
+    REFUSED(sfp__settings_same(&a, "run/checkpoint", &r, false, &err), SFP_EINVAL, "sigma");
+    HOLDS(err.message, "0.25", "0.5");
+}
+
+/* Every row whose place is in the options of a run: what is stored is printed as it was set. */
+TEST(values_are_stored_in_their_place_and_printed_from_there)
+{
+    static const struct {
+        const char *key, *text, *printed;
+    } list[] = {{"sigma", "0.25", "0.25"}, {"lr", "1e-2", "0.00999999978"}, {"batch", "1e2", "100"}, {"attune", "no", "off"},
+                {"drop-rule", "eq8", "eq8"}, {"ridge", "balanced", "balanced"}, {"half-life", "off", "off"}, {"half-life", "5e3", "5000"},
+                {"prompt-layers", "1-3", "1-3"}, {"select", "craig", "craig"}, {"rate", "max", "max"}, {"eval-every", "task", "task"},
+                {"seed", "9223372036854775807", "9223372036854775807"}, {"queue-policy", "block", "block"}};
+    OWNED_BY(sfp__args_done) sfp__args a = make_args();
+    sfp__run_options o = {0};
+    char text[64];
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        MUST(sfp__args_set(&a, list[i].key, list[i].text, SFP_RANK_COMMAND_LINE, list[i].key, &err));
+        sfp__args_store(&a, &o);
+        assert_string_equal(sfp__opt_print(sfp__args_find(&a, list[i].key), &o, text, sizeof text), list[i].printed);
+    }
+    assert_true(isnan(o.max_wait)); /* was not set */
 }
 
 TEST(a_copy_has_the_same_values_and_origins)
@@ -58,5 +82,5 @@ TEST(a_setting_without_effect_names_the_one_that_takes_it_away)
     assert_true(sfp__run_has_no_effect(&a, "buffer-size", beside, sizeof beside));
     assert_string_equal(beside, "method");
     assert_false(sfp__run_has_no_effect(&a, "batch", beside, sizeof beside));
-    assert_false(sfp__run_has_no_effect(&a, "sigma", beside, sizeof beside)); /* not given */
+    assert_true(sfp__run_has_no_effect(&a, "sigma", beside, sizeof beside)); /* also if it was not given */
 }

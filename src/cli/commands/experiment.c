@@ -2,6 +2,7 @@
 #include "cli/commands/experiment.h"
 #include "cli/commands/run.h"
 #include "cli/output.h"
+#include "cli/run_settings.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
@@ -16,16 +17,6 @@
 
 /* -------------------------------------------------------------------------------------------------------------- options */
 
-/* Options of a run that each run of an execution gets from its table. */
-static bool is_excluded(const char *name)
-{
-    static const char *const keys[] = {"out", "resume", "json", "costs", "seed", "calibrate"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], name) == 0)
-            return true;
-    return false;
-}
-
 const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t own_count, const sfp__opt *own, size_t *count)
 {
     size_t run_count;
@@ -34,7 +25,7 @@ const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t o
         for (size_t i = 0; i < own_count; i++)
             t->option[t->count++] = own[i];
         for (size_t i = 0; i < run_count && t->count < SFP_EXPERIMENT_ROWS_MAX; i++)
-            if (!is_excluded(run[i].name))
+            if (!run[i].per_run && (run[i].type == SFP_OPT_GROUP || !sfp__opt_find(own, own_count, run[i].name)))
                 t->option[t->count++] = run[i];
     }
     *count = t->count;
@@ -43,11 +34,14 @@ const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t o
 
 static sfp_status read_settings(const sfp__args *a, sfp_settings *s, sfp_error *err)
 {
-    const sfp_setting_info *info;
-    for (int i = 0; (info = sfp_settings_info(i)); i++)
-        if (info->group && !is_excluded(info->key) && sfp__args_find(a, info->key) &&
-            sfp__args_rank(a, info->key) >= SFP_RANK_FILE)
-            TRY(sfp_settings_set(s, info->key, sfp__args_value(a, info->key), err));
+    size_t count;
+    const sfp__opt *run = sfp__run_cli_options(&count);
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp__opt *o = sfp__opt_find(run, count, a->opts[i].name);
+        bool own = o && (o->per_run || o->offset != a->opts[i].offset); /* an option of the execution with that name */
+        if (o && !own && o->scope != SFP__SCOPE_COMMAND && a->values[i].rank >= SFP_RANK_FILE)
+            TRY(sfp_settings_set(s, o->name, sfp__args_value(a, o->name), err));
+    }
     return SFP_OK;
 }
 

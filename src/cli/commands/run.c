@@ -1,10 +1,10 @@
 /* streamfp run: learn from a stream. The options are in run_settings.c. */
 #include "cli/commands/run.h"
 #include "cli/command.h"
+#include "cli/run_settings.h"
 #include "cli/ui.h"
 
 #include "base/text.h"
-#include "streamfp.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* streamfp sweep: all combinations of some settings on anybody's data. */
 #include "cli/commands/experiment.h"
-#include "cli/commands/run.h"
+#include "cli/run_settings.h"
 
 #include "base/mem.h"
 #include "base/text.h"

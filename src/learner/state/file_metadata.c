@@ -90,158 +90,50 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l)
 
 /* ----------------------------------------------------------------- settings */
 
-/* Adds a value that is not a setting, or that is saved in another format. */
-#define PUT(k, n_, ...)                                                 \
-    {                                                                   \
-        out[n].kind = SFP_SAVED_##k;                                    \
-        out[n].name = n_;                                               \
-        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__); \
-        n++;                                                            \
-    }
-
-/* Adds the settings with the given keys, separated by blanks. Returns their number. */
-static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learner_options *o, sfp__saved_setting *out)
-{
-    int n = 0;
-    for (char key[32]; *keys; n++) {
-        size_t length = strcspn(keys, " ");
-        (void)snprintf(key, sizeof key, "%.*s", (int)length, keys);
-        keys += length + strspn(keys + length, " ");
-        const sfp__setting *s = sfp__settings_find(key);
-        out[n].kind = kind;
-        out[n].name = s->info.key;
-        (void)sfp__setting_saved_text(s, o, out[n].value, sizeof out[n].value);
-    }
-    return n;
-}
-
-/* Adds the settings of SFP_SAVED_INFERENCE: preprocessing of images, batch, seed. */
-static int list_inference_settings(const sfp__learner_options *o, sfp__saved_setting *out)
-{
-    int n = put_settings(SFP_SAVED_INFERENCE, "seed batch resize", o, out);
-    n += put_settings(SFP_SAVED_INFERENCE, o->method ? "taps tap-mean ridge slda shrinkage half-life" : "", o, out + n);
-    PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
-    PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
-    return n;
-}
-
-/* Computes a checksum that distinguishes backbones of the same sizes, from the small tensors that every training changes. */
-static unsigned long backbone_sum(const sfp__vit *vit)
-{
-    const sfp__vit_config *c = &vit->config;
-    const sfp__vit_weights *w = &vit->weights;
-    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
-    unsigned long sum = crc32_z(0, NULL, 0);
-    const struct {
-        const float *data;
-        size_t bytes;
-    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].data)
-            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
-    for (int b = 0; b < c->depth; b++) {
-        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
-                              w->blocks[b].qkv_w};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i])
-                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* only the first row of qkv */
-    }
-    return sum;
-}
-
-/* Lists all settings. `o` are the options in effect on `vit`; `buffer`: there is a buffer. */
-static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, bool buffer, sfp__saved_setting *out)
-{
-    const sfp__vit_config *c = &vit->config;
-    bool free_stream = o->fp.tasks == 0;
-    int n = put_settings(SFP_SAVED_STATE, "tasks pool-kind pool prompt-length prompt-layers attune", o, out);
-    n += put_settings(SFP_SAVED_STATE, o->fp.attune ? "attune-residual attune-topk" : "", o, out + n);
-    n += put_settings(SFP_SAVED_STATE, "prefix", o, out + n);
-    PUT(RUN, "img-size", "%d", c->img_size)
-    PUT(RUN, "patch-size", "%d", c->patch_size)
-    PUT(RUN, "width", "%d", c->dim)
-    PUT(RUN, "depth", "%d", c->depth)
-    PUT(RUN, "heads", "%d", c->heads)
-    PUT(RUN, "hidden", "%d", c->hidden)
-    PUT(RUN, "backbone", "%08lx", backbone_sum(vit))
-    n += put_settings(SFP_SAVED_RUN, "steps replay select sigma", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, "weighted buffer", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, "lr", o, out + n);
-    PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
-    n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, free_stream ? "grow-by drift" : "", o, out + n);
-    return n + list_inference_settings(o, out + n);
-}
-#undef PUT
-
-/* Lists the settings that affect the results of a learner. Returns their number. */
-static int list_learner_settings(const sfp__learner *l, sfp__saved_setting *out)
-{
-    return l->opt.method ? list_inference_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
-}
+enum { VALUE_MAX = 72, KEY_MAX = 64 };
 
 /* In a checkpoint the keys of settings have a prefix; in a state they have none, so that the file is easy to read. */
-static void setting_key(const sfp__saved_setting *s, bool run, char *key, size_t size)
+static const char *setting_key(const char *name, bool run, char key[KEY_MAX])
 {
-    (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
+    (void)snprintf(key, KEY_MAX, "%s%s", run ? "setting." : "", name);
+    return key;
 }
 
 void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run)
 {
-    sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = list_learner_settings(l, list);
-    for (int i = 0; i < n; i++) {
-        char key[64];
-        setting_key(&list[i], run, key, sizeof key);
-        if (run || list[i].kind != SFP_SAVED_RUN)
-            sfp__metadata_put(m, key, list[i].value);
+    const sfp__learner_options *o = &l->opt;
+    char key[KEY_MAX], value[VALUE_MAX];
+    for (size_t i = 0; i < sfp__learner_row_count; i++) {
+        const sfp__opt *row = &sfp__learner_rows[i];
+        if (row->saved && sfp__learner_has(o, row) && (run || row->saved != SFP_SAVED_RUN))
+            sfp__metadata_put(m, setting_key(row->name, run, key), sfp__opt_print(row, o, value, sizeof value));
     }
+    (void)snprintf(value, sizeof value, "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2]);
+    sfp__metadata_put(m, setting_key("mean", run, key), value);
+    (void)snprintf(value, sizeof value, "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2]);
+    sfp__metadata_put(m, setting_key("std", run, key), value);
 }
 
-/* ignored: names of settings that may differ, each between blanks. */
-static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, const char *ignored, sfp_error *err)
+sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool checkpoint, bool run,
+                                        sfp_error *err)
 {
-    sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = list_learner_settings(l, list);
-    for (int i = 0; i < n; i++) {
-        char key[64], shown[SFP_NAME_MAX], word[64];
-        setting_key(&list[i], run, key, sizeof key);
-        (void)snprintf(word, sizeof word, " %s ", list[i].name);
-        if ((!run && list[i].kind != SFP_SAVED_STATE) || strstr(ignored, word))
+    OWNED_BY(sfp__metadata_done) sfp__file_metadata now = {0};
+    char shown[SFP_NAME_MAX];
+    sfp__metadata_put_settings(&now, l, checkpoint);
+    TRY(sfp__check_memory(!now.failed, err));
+    for (size_t i = 0; i < now.count; i++) {
+        const char *key = now.list[i].key, *name = checkpoint ? strchr(key, '.') + 1 : key,
+                   *found = sfp__tensor_file_meta(st, key);
+        const sfp__opt *row = sfp__opt_find(sfp__learner_rows, sfp__learner_row_count, name);
+        if (!run && (!row || row->saved != SFP_SAVED_STATE))
             continue;
-        const char *found = sfp__tensor_file_meta(st, key);
-        if (!found && run)
+        if (!found && checkpoint)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
-        if (found && strcmp(found, list[i].value) != 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, list[i].name,
-                             sfp__printable(found, shown, sizeof shown), list[i].value);
+        if (found && strcmp(found, now.list[i].value) != 0)
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, name,
+                             sfp__printable(found, shown, sizeof shown), now.list[i].value);
     }
     return SFP_OK;
-}
-
-sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
-{
-    return check_settings(l, st, run, "", err);
-}
-
-sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
-{
-    return check_settings(l, st, true,
-                          " seed batch steps replay select sigma weighted buffer buffer-size drop-rule lr adam ortho-mu classes "
-                          "grow-by drift ridge ",
-                          err);
-}
-
-static sfp_status read_setting(const sfp__tensor_file *st, const sfp__vit *vit, const char *key, bool required,
-                               sfp__learner_options *o, sfp_error *err)
-{
-    const char *text = sfp__tensor_file_meta(st, key);
-    char value[SFP_NAME_MAX];
-    if (!text)
-        return required ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key) : SFP_OK;
-    sfp_status s = sfp__settings_apply(o, &vit->config, key, sfp__printable(text, value, sizeof value), err);
-    return s ? sfp__fail_prefix(err, s, "%s: metadata", st->path) : SFP_OK;
 }
 
 /* Reads three numbers such as "0.5,0.5,0.5", each above `min`. */
@@ -263,19 +155,20 @@ static sfp_status read_three(const sfp__tensor_file *st, const char *key, double
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, const sfp__vit *vit, sfp__learner_options *o, sfp_error *err)
+sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, sfp__learner_options *o, sfp_error *err)
 {
-    static const struct {
-        const char *key;
-        bool fingerprints_only, required;
-    } list[] = {
-        {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
-        {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
-        {"resize", false, false},     {"batch", false, false},          {"seed", false, false},
-        {"taps", false, false},       {"slda", false, false},           {"tap-mean", false, false}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(list[i].fingerprints_only && o->method))
-            TRY(read_setting(st, vit, list[i].key, list[i].required, o, err));
+    for (size_t i = 0; i < sfp__learner_row_count; i++) {
+        const sfp__opt *row = &sfp__learner_rows[i];
+        const char *text = sfp__tensor_file_meta(st, row->name);
+        char value[SFP_NAME_MAX];
+        if (row->saved == SFP_SAVED_NOT || row->saved == SFP_SAVED_RUN || !sfp__learner_has(o, row))
+            continue;
+        if (!text)
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, row->name);
+        sfp_status s = sfp__learner_set(o, row->name, sfp__printable(text, value, sizeof value), err);
+        if (s)
+            return sfp__fail_prefix(err, s, "%s: metadata", st->path);
+    }
     TRY(read_three(st, "mean", -1e6, o->mean, err));
     return read_three(st, "std", 0, o->std, err);
 }
@@ -407,6 +300,30 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
 
 /* The identity of the backbone that a file belongs to. With another backbone of the same sizes, prompts and heads are
  * meaningless, and only the accuracy would reveal it. */
+
+/* Computes a checksum that distinguishes backbones of the same sizes, from the small tensors that every training changes. */
+static unsigned long backbone_sum(const sfp__vit *vit)
+{
+    const sfp__vit_config *c = &vit->config;
+    const sfp__vit_weights *w = &vit->weights;
+    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
+    unsigned long sum = crc32_z(0, NULL, 0);
+    const struct {
+        const float *data;
+        size_t bytes;
+    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].data)
+            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
+    for (int b = 0; b < c->depth; b++) {
+        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
+                              w->blocks[b].qkv_w};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i])
+                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* only the first row of qkv */
+    }
+    return sum;
+}
 
 /* Returns the name of the file without its directory, which may be renamed. */
 static const char *file_name(const sfp__vit *vit)

@@ -289,8 +289,7 @@ static sfp_status write_checkpoint(sfp__learner *l, const char *path, const char
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
     sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
     sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
-    if (l->opt.method) /* with fingerprints the settings include the backbone */
-        sfp__metadata_put_backbone(&meta, l->vit);
+    sfp__metadata_put_backbone(&meta, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put(&meta, "position", position ? position : "");
     sfp__metadata_put_settings(&meta, l, true);
@@ -372,11 +371,8 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
 static sfp_status read_img_size(void *size, const char *path, sfp_error *err)
 {
     OWNED_BY(sfp__opened_file_done) sfp__opened_file f = {0};
-    int64_t side = 0;
     TRY(open_checkpoint(path, &f, err));
-    const char *setting = sfp__tensor_file_meta(f.st, "setting.img-size"); /* that of a learner with fingerprints */
-    bool known = setting && sfp__parse_int(setting, &side) && side > 0 && side <= INT_MAX;
-    *(int *)size = known ? (int)side : sfp__metadata_img_size(f.st);
+    *(int *)size = sfp__metadata_img_size(f.st);
     return SFP_OK;
 }
 
@@ -494,7 +490,7 @@ static sfp_status read_options(const sfp__vit *vit, const sfp__tensor_file *st, 
     char name[40];
     *o = sfp__learner_options_defaults(vit);
     o->method = sfp__tensor_file_meta(st, "method");
-    TRY(sfp__metadata_read_settings(st, vit, o, err));
+    TRY(sfp__metadata_read_settings(st, o, err));
     o->fp.classes = 0; /* of a method: no memory for those that the metadata claims */
     if (o->method)
         return sfp__learner_check_taps(o, &vit->config, err) ? sfp__fail_prefix(err, SFP_EFORMAT, "%s", st->path) : SFP_OK;
@@ -542,7 +538,7 @@ sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "%s: method of the state is %s, expected none: a state of fingerprints", path,
                          sfp__printable(method, shown, sizeof shown));
     TRY(sfp__metadata_check_backbone(f.st, l->vit, err));
-    TRY(f.checkpoint ? sfp__metadata_check_learned(l, f.st, err) : sfp__metadata_check_settings(l, f.st, false, err));
+    TRY(sfp__metadata_check_settings(l, f.st, f.checkpoint, false, err));
     TRY(sfp__state_check_pool(l->fp, f.st, err));
     TRY(read_locked(l, &f, START, NULL, err));
     return sfp__learner_publish(l, err);
@@ -555,7 +551,7 @@ static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st
     if (strcmp(saved ? saved : "", now ? now : "") != 0)
         return sfp__fail(err, SFP_EINVAL, "%s: method is %s, expected %s, the current setting", st->path,
                          saved ? sfp__printable(saved, shown, sizeof shown) : "none", now ? now : "none");
-    return now ? sfp__metadata_check_backbone(st, l->vit, err) : SFP_OK;
+    return sfp__metadata_check_backbone(st, l->vit, err);
 }
 
 typedef struct loading {
@@ -571,7 +567,7 @@ static sfp_status load(void *ctx, const char *path, sfp_error *err)
     OWNED_BY(sfp__opened_file_done) sfp__opened_file f = {0};
     TRY(open_checkpoint(path, &f, err));
     TRY(check_method(to->l, f.st, err));
-    TRY(sfp__metadata_check_settings(to->l, f.st, true, err));
+    TRY(sfp__metadata_check_settings(to->l, f.st, true, true, err));
     /* the settings are equal, so any mismatch from here on means that the file is damaged */
     sfp_status status = read_locked(to->l, &f, RESUME, &to->position, err);
     if (status && status != SFP_ENOMEM)

@@ -12,12 +12,16 @@
 
 /* ------------------------------------------------------------------ identity */
 
-/* Keys of the identity, then those that a state also has. */
-static const char *const keys[] = {"method", "backbone-sizes", "backbone",  "precision", "taps",   "tap-mean",
-                                   "ridge",  "slda",           "shrinkage", "half-life", "resize", "mean",
-                                   "std",    "seed",           "batch",     "timestamps"};
-enum { KEYS = sizeof keys / sizeof *keys, IDENTITY_KEYS = 13 };
-static const char backbone_file[] = "backbone-file"; /* only for messages: a file may be renamed */
+/* Facts that are not settings; those of a state beside its identity. backbone-file is only for messages: a file may be renamed. */
+static const char *const facts[] = {"method", "backbone-sizes", "backbone", "precision", "mean", "std"},
+                         backbone_file[] = "backbone-file", timestamps[] = "timestamps";
+enum { FACTS = sizeof facts / sizeof *facts };
+
+/* Does a state of a closed-form head save this setting? */
+static bool is_saved(const sfp__opt *row)
+{
+    return row->only != SFP_ONLY_TRAINED && (row->saved == SFP_SAVED_STATE || row->saved == SFP_SAVED_INFERENCE);
+}
 
 static const char *value_of(const sfp__file_metadata *m, const char *key)
 {
@@ -40,18 +44,27 @@ void sfp__saved_sums_identify(sfp__file_metadata *m, const sfp__learner *l)
     sfp__metadata_put_settings(m, l, false);
 }
 
+static void copy_value(const sfp__tensor_file *st, const char *key, sfp__file_metadata *out)
+{
+    const char *value = sfp__tensor_file_meta(st, key);
+    char setting[64];
+    (void)snprintf(setting, sizeof setting, "setting.%s", key);
+    if (!value)
+        value = sfp__tensor_file_meta(st, setting);
+    if (value)
+        sfp__metadata_put(out, key, value);
+}
+
 /* Copies the metadata of a state or of a checkpoint, in which the keys of settings have a prefix. */
 static sfp_status copy_metadata(const sfp__tensor_file *st, sfp__file_metadata *out, sfp_error *err)
 {
-    for (int i = 0; i <= KEYS; i++) {
-        const char *key = i < KEYS ? keys[i] : backbone_file, *value = sfp__tensor_file_meta(st, key);
-        char setting[64];
-        (void)snprintf(setting, sizeof setting, "setting.%s", key);
-        if (!value)
-            value = sfp__tensor_file_meta(st, setting);
-        if (value)
-            sfp__metadata_put(out, key, value);
-    }
+    for (int i = 0; i < FACTS; i++)
+        copy_value(st, facts[i], out);
+    for (size_t i = 0; i < sfp__learner_row_count; i++)
+        if (is_saved(&sfp__learner_rows[i]))
+            copy_value(st, sfp__learner_rows[i].name, out);
+    copy_value(st, timestamps, out);
+    copy_value(st, backbone_file, out);
     return sfp__check_memory(!out->failed, err);
 }
 
@@ -73,19 +86,28 @@ static sfp_status fail_backbone(const char *path, const sfp__file_metadata *foun
                      a[0], a[1], a[2], b[0], b[1], b[2], like);
 }
 
+static sfp_status check_value(const char *path, const char *key, const sfp__file_metadata *found,
+                              const sfp__file_metadata *expected, const char *like, sfp_error *err)
+{
+    const char *a = value_of(found, key), *b = value_of(expected, key);
+    char was[SFP_NAME_MAX], now[SFP_NAME_MAX];
+    if ((!a && !b) || (a && b && strcmp(a, b) == 0))
+        return SFP_OK;
+    if (strncmp(key, "backbone", 8) == 0)
+        return fail_backbone(path, found, expected, like, err);
+    return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s as in %s", path, key, shown_value(found, key, was),
+                     shown_value(expected, key, now), like);
+}
+
+/* Compares what gives the sums their meaning: backbone, method, preprocessing and the settings of the head. */
 static sfp_status check_identity(const char *path, const sfp__file_metadata *found, const sfp__file_metadata *expected,
                                  const char *like, sfp_error *err)
 {
-    for (int i = 0; i < IDENTITY_KEYS; i++) {
-        const char *a = value_of(found, keys[i]), *b = value_of(expected, keys[i]);
-        char was[SFP_NAME_MAX], now[SFP_NAME_MAX];
-        if ((!a && !b) || (a && b && strcmp(a, b) == 0))
-            continue;
-        if (strncmp(keys[i], "backbone", 8) == 0)
-            return fail_backbone(path, found, expected, like, err);
-        return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s as in %s", path, keys[i], shown_value(found, keys[i], was),
-                         shown_value(expected, keys[i], now), like);
-    }
+    for (int i = 0; i < FACTS; i++)
+        TRY(check_value(path, facts[i], found, expected, like, err));
+    for (size_t i = 0; i < sfp__learner_row_count; i++)
+        if (is_saved(&sfp__learner_rows[i]) && sfp__learner_rows[i].saved == SFP_SAVED_STATE)
+            TRY(check_value(path, sfp__learner_rows[i].name, found, expected, like, err));
     return SFP_OK;
 }
 
@@ -106,8 +128,6 @@ static sfp_status find_file(const char *given, char *path, sfp_error *err)
 static sfp_status read_options(const char *path, const sfp__file_metadata *m, sfp__vit_config *vit, sfp__learner_options *o,
                                sfp_error *err)
 {
-    enum { SETTINGS = 6 };
-    static const char *const settings[SETTINGS] = {"taps", "tap-mean", "ridge", "slda", "shrinkage", "half-life"};
     const char *sizes = value_of(m, "backbone-sizes");
     char value[SFP_NAME_MAX];
     int used = 0;
@@ -118,10 +138,13 @@ static sfp_status read_options(const char *path, const sfp__file_metadata *m, sf
     if (!fine)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'backbone-sizes' is '%s', expected the sizes of a backbone", path,
                          shown_value(m, "backbone-sizes", value));
-    for (int i = 0; i < SETTINGS; i++) {
-        if (!value_of(m, settings[i]))
-            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, settings[i]);
-        sfp_status s = sfp__settings_apply(o, vit, settings[i], shown_value(m, settings[i], value), err);
+    for (size_t i = 0; i < sfp__learner_row_count; i++) {
+        const sfp__opt *row = &sfp__learner_rows[i];
+        if (row->only != SFP_ONLY_CLOSED_FORM || !is_saved(row))
+            continue;
+        if (!value_of(m, row->name))
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, row->name);
+        sfp_status s = sfp__learner_set(o, row->name, shown_value(m, row->name, value), err);
         if (s)
             return sfp__fail_prefix(err, s, "%s: metadata", path);
     }

@@ -28,30 +28,15 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l);
 
 /* ----------------------------------------------------------------- settings */
 
-typedef enum sfp__saved_kind {
-    SFP_SAVED_STATE,     /* defines the meaning of the values of a state */
-    SFP_SAVED_INFERENCE, /* needed for prediction; may differ when training continues */
-    SFP_SAVED_RUN,       /* affects how a run continues */
-} sfp__saved_kind;
-
-typedef struct sfp__saved_setting {
-    sfp__saved_kind kind;
-    const char *name; /* name of the program's option, if there is one */
-    char value[72];
-} sfp__saved_setting;
-
-enum { SFP_SAVED_SETTINGS_MAX = 64 };
-
-/* Puts the settings of a state (all except SFP_SAVED_RUN) or, with `run`, of a checkpoint. */
+/* Puts the settings of a state or, with `run`, of a checkpoint: those whose rows say so (base/settings.h), mean and std. */
 void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run);
-/* Fails with SFP_EINVAL if a setting in the file differs; the message has both values. With `run` the settings of SFP_SAVED_RUN
- * are included, and none may be missing. */
-sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
-/* Fails in the same way if a setting of a checkpoint differs that gives its fingerprints and heads their meaning. */
-sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
+/* Fails with SFP_EINVAL if a setting in the file differs that gives the learned values their meaning or, with `run`, that affects how
+ * the run continues. The message has both values. In a checkpoint none of them may be missing. */
+sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool checkpoint, bool run,
+                                        sfp_error *err);
 
-/* Reads the settings of a state that prediction needs. */
-sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, const sfp__vit *vit, sfp__learner_options *o, sfp_error *err);
+/* Reads the settings of a state, except those that only training needs. o->method is that of the file. */
+sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, sfp__learner_options *o, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
