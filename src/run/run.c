@@ -20,7 +20,7 @@
 #include <time.h>
 
 enum { CHECKPOINT_RATIO = 50 };         /* minimum time between checkpoints, as a multiple of the time that one takes */
-enum { SAVE_BYTES_PER_SECOND = 20000 }; /* watched directories: maximum for checkpoints, 1.7 GB per day */
+enum { SAVE_BYTES_PER_SECOND = 10000 }; /* watched directories: maximum for checkpoints, 0.9 GB per day */
 enum { NOTICE_SECONDS = 10 };           /* live streams: minimum time between messages about what was skipped and evaluated */
 enum { WAIT_SECONDS = 5 };              /* live streams: time without an arrival until a message says that the run waits */
 static const double MEMORY = 0.9;       /* weight of earlier measurements in the mean processing time per sample */

@@ -647,6 +647,20 @@ TEST(an_unreadable_file_is_counted_once_and_delivered_when_it_is_complete)
 
 /* -------------------------------------------------------------- corrections by labels.csv */
 
+TEST(a_label_list_may_have_any_number_of_lines)
+{
+    enum { LINES = 66000 };
+    sfp__text t = {0};
+    for (int i = 0; i < LINES; i++)
+        sfp__text_printf(&t, "%d.jpg,%s\n", i, i % 2 ? "cat" : "dog");
+    PUT_TEXTS({"w/0.jpg", "0"}, {"w/1.jpg", "1"}, {"w/65999.jpg", "2"}, {"w/.end", ""});
+    put_text("w/labels.csv", t.s);
+    sfp__text_done(&t);
+    sfp_source *s = open_dir("w");
+    CHECK_NEXT(s, {"dog", "0"}, {"cat", "1"}, {"cat", "2"});
+    check_end(s);
+}
+
 TEST(a_label_list_rewritten_in_place_is_read_from_its_beginning)
 {
     PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/3.jpg", "3"}, {"w/labels.csv", "1.jpg,cat\n2.jpg,cat\n3.jpg,cat\n"},
