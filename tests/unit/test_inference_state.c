@@ -344,32 +344,6 @@ TEST(a_damaged_state_is_refused)
     }
 }
 
-/* Any byte is changed in a file without a checksum: it either loads or is refused, and a loaded state predicts. */
-TEST(changed_bytes_never_crash)
-{
-    choose_images();
-    for (int kind = 0; kind < 3; kind++) {
-        save_kind(kind);
-        save_changed(NULL, NULL, NULL, NULL);
-        bytes whole = slurp(in_directory("t"));
-        sfp__rng rng = sfp__rng_init(8, 8);
-        for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
-            size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
-            OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
-            uint8_t before = whole.p[at % whole.n];
-            whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
-            put_bytes("t", whole.p, whole.n);
-            whole.p[at % whole.n] = before;
-            if (sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, NULL) == SFP_OK) {
-                int32_t label[IMAGES];
-                MUST(predict_into(p, IMAGES, image_list, NULL, NULL, label, NULL, 0, NULL, &err));
-                for (int k = 0; k < IMAGES; k++)
-                    assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
-            }
-        }
-    }
-}
-
 TEST(another_backbone_is_refused_by_name)
 {
     sfp__vit_config config = vit->config;

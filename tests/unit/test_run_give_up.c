@@ -119,9 +119,8 @@ TEST(on_a_clock)
 {
     sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.queue = 2;
-    check(o, "virtual");
     o.eval_every = 1;
-    check(o, "virtual_between");
+    check(o, "virtual");
     o.eval_every = o.queue = 0;
     o.clock = SFP_CLOCK_PAPER;
     check(o, "paper");

@@ -88,15 +88,17 @@ TEST(heads_write_one_line_per_timestamp_after_any_number_of_stops)
         const char *whole = kept_print("whole_%s", *method), *cut = kept_print("cut_%s", *method);
         sfp__run_options o = options("synthetic:120", "2");
         o.method = *method;
-        (void)run_once(&o, whole, 0, NULL);
+        sfp_result uninterrupted = run_once(&o, whole, 0, NULL), r;
         o.resume = true;
-        while (!run_once(&o, cut, 5, NULL).finished) /* as after a kill: lines beyond the checkpoint, and a torn one */
+        while (!(r = run_once(&o, cut, 5, NULL)).finished) /* as after a kill: lines beyond the checkpoint, and a torn one */
             append_text(kept_print("%s/events.jsonl", cut), "{\"t\":10,\"task\":1,\"offered\":[3]}\n{\"t\":11,\"ta");
         json_t *want = events_of(whole), *got = events_of(cut);
         assert_int_equal(json_array_size(want), 12);
         for (size_t t = 0; t < 12; t++)
             check_head_line(json_array_get(want, t), t, t < 6 ? 0 : 1);
         assert_true(json_equal(want, got));
+        same_result(&uninterrupted, &r);
+        same_state(whole, cut);
     }
 }
 
