@@ -128,7 +128,7 @@ TEST(known_keys_of_a_wrong_kind_are_named)
         {"{\"id2label\":{\"0x\":\"a\"}}", "'id2label' has key '0x'"},
         {"{\"id2label\":{\"99999999999999999999999\":\"a\"}}", "'id2label' has key '9999"},
         {"[]", "c.json: not a JSON object"},
-        {"{\"a\":1,\"a\":2}", "duplicate object key"},
+        {"{\"a\":1,\"a\":2}", "duplicate key"},
         {"{\n\"a\":}", "c.json: line 2, column"},
         {"", "c.json: line"},
     };

@@ -145,9 +145,9 @@ static const struct {
     {"[]", 0, SFP_EFORMAT, "does not begin with '{'"},
     {" {}", 0, SFP_EFORMAT, "does not begin with '{'"},
     {"", 0, SFP_EFORMAT, "does not begin with '{'"},
-    {"{", 0, SFP_EFORMAT, "w.safetensors: header, byte"},
-    {"{}x", 0, SFP_EFORMAT, "end of file expected"},
-    {"{\"a\":1,\"a\":2}", 0, SFP_EFORMAT, "duplicate object key"},
+    {"{", 0, SFP_EFORMAT, "w.safetensors: header: line 1"},
+    {"{}x", 0, SFP_EFORMAT, "expected the end of the text"},
+    {"{\"a\":1,\"a\":2}", 0, SFP_EFORMAT, "duplicate key"},
     {"{\"a\\u0000b\":1}", 0, SFP_EFORMAT, "w.safetensors: header"},
     {"{\"\xff\":1}", 0, SFP_EFORMAT, "w.safetensors: header"},
     /* names with control characters are escaped in messages */
@@ -168,7 +168,7 @@ TEST(deep_nesting_is_refused)
     memcpy(json, "{\"a\":", 5);
     memset(json + 5, '[', depth);
     json[depth + 5] = '\0';
-    check_refused(json, 0, SFP_EFORMAT, "depth");
+    check_refused(json, 0, SFP_EFORMAT, "deep");
 }
 
 TEST(wrong_header_lengths_are_refused)
