@@ -234,7 +234,6 @@ typedef enum sfp_setting_scope { SFP_SCOPE_LEARNER = 0, SFP_SCOPE_RUN = 1, SFP_S
 
 typedef struct sfp_setting_info {
     const char *key;
-    const char *alias; /* an earlier name that is still accepted; NULL: none */
     const char *group; /* heading under which --help lists it; NULL: for learners only */
     sfp_setting_type type;
     sfp_setting_scope scope;
@@ -243,7 +242,6 @@ typedef struct sfp_setting_info {
     double min, max;           /* INT and REAL; equal: no limit but that of the type */
     const char *help;
     const char *(*name)(int i); /* TEXT: names that it accepts, from 0 until NULL; NULL: not a list of names */
-    const char *earlier_values; /* CHOICE: earlier words for `values` that are still accepted, in the same order; NULL: none */
 } sfp_setting_info;
 
 /* Setting i, from 0; NULL after the last one. The result is valid for ever. */

@@ -40,8 +40,6 @@ void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images
                       sfp__resize how, uint8_t *rgb, sfp_error *errors);
 /* A copy of the image as sources keep images: encoded bytes as they are, pixels as RGB or grey without gaps. */
 sfp_status sfp__api_raw_image(const sfp_image *image, const char *label, sfp__raw_image *out, sfp_error *err);
-/* Are the bytes of the file all of the image, so that a buffer may keep them? */
-bool sfp__api_keeps_encoded(const sfp_image *image);
 
 /* ----------------------------------------------------------------- learner.c */
 

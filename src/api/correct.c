@@ -46,14 +46,14 @@ static sfp_status read_settings(const char *dir, sfp_settings *settings, sfp_err
 {
     OWNED_PTR(sfp_result_free) sfp_result *r = NULL;
     TRY(sfp_result_read(dir, &r, err));
-    const char *preset = sfp__result_preset_name(r);
+    const char *preset = sfp__result_value(r, "preset");
     if (preset)
         TRY(sfp_settings_set(settings, "preset", preset, err));
     for (int i = 0; i < r->config_count; i++) {
         const sfp__config_entry *c = &r->config[i];
-        const char *key = sfp__result_option_name(c->key);
+        const char *key = c->key;
         if (strcmp(key, "preset") != 0 && c->value && *c->value && sfp__config_differs(c))
-            TRY(sfp_settings_set(settings, key, sfp__result_option_value(c->key, c->value), err));
+            TRY(sfp_settings_set(settings, key, c->value, err));
     }
     TRY(sfp_settings_set(settings, "out", dir, err));
     return sfp_settings_set(settings, "resume", "on", err);

@@ -210,11 +210,6 @@ sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_i
     return SFP_OK;
 }
 
-bool sfp__api_keeps_encoded(const sfp_image *im)
-{
-    return im->format == SFP_IMAGE_ENCODED && !has_box(im);
-}
-
 sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, uint8_t *rgb, sfp_error *err)
 {
     IN_LIBRARY;

@@ -110,13 +110,7 @@ static sfp_status load(sfp_learner *l, int count, const sfp_sample *samples, sfp
 {
     TRY(fit(l, count, samples, err));
     for (int i = 0; i < count; i++) {
-        const sfp_image *im = &samples[i].image;
-        bool encoded = sfp__api_keeps_encoded(im);
-        l->samples[i] = (sfp__sample){.rgb = l->rgb + (size_t)i * l->bytes,
-                                      .label = samples[i].label,
-                                      .id = samples[i].id,
-                                      .encoded = encoded ? im->data : NULL,
-                                      .encoded_size = encoded ? im->bytes : 0};
+        l->samples[i] = (sfp__sample){.rgb = l->rgb + (size_t)i * l->bytes, .label = samples[i].label, .id = samples[i].id};
     }
     return SFP_OK;
 }

@@ -190,12 +190,6 @@ static void close_state(void *state)
     sfp__free(state);
 }
 
-static size_t state_bytes(const sfp__buffer_options *opt, int max_batch)
-{
-    (void)max_batch;
-    return definition_of(opt)->state_bytes;
-}
-
 static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     buffer_state *s = state;
@@ -316,7 +310,6 @@ sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_erro
                                          .update = update,
                                          .open = open_state,
                                          .close = close_state,
-                                         .bytes = state_bytes,
                                          .state_tensors = state_tensors,
                                          .ctx = d};
     TRY(sfp__buffer_method_register(&entry->method, err));

@@ -51,7 +51,6 @@ static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
 {
     switch (s->type) {
     case SFP_SETTING_INT:
-    case SFP_SETTING_SIZE:
     case SFP_SETTING_SEED:
         out->type = SFP_TYPE_INT;
         break;
@@ -77,15 +76,13 @@ static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
 static sfp_setting_info describe(const table *t, const sfp__opt *o, const char *group)
 {
     sfp_setting_info out = {.key = o->name,
-                            .alias = o->alias,
                             .group = *group ? group : NULL,
                             .type = SFP_TYPE_TEXT,
                             .scope = t == &run_table ? scope_of(o->name) : SFP_SCOPE_RUN,
                             .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
                             .default_value = o->default_value,
                             .help = o->help,
-                            .name = o->word,
-                            .earlier_values = o->saved_values};
+                            .name = o->word};
     const sfp__setting *s = t == &run_table ? sfp__settings_find(o->name) : NULL;
     if (o->type == SFP_OPT_FLAG) {
         out.type = SFP_TYPE_FLAG;

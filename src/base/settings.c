@@ -139,9 +139,6 @@ const sfp__opt *sfp__args_find(const sfp__args *a, const char *key)
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
             return &a->opts[i];
-    for (size_t i = 0; i < a->count; i++)
-        if (a->opts[i].alias && sfp__same_key(a->opts[i].alias, key))
-            return &a->opts[i];
     return NULL;
 }
 
@@ -206,26 +203,41 @@ static sfp_status check_text(const sfp__opt *o, const char *text, const char *or
     return status;
 }
 
-/* Settings of a run and words of them that this version no longer has, and what to use instead. */
-static const struct {
-    const char *key, *word, *instead; /* word NULL: the whole setting */
+/* Settings of a run and words of them that were removed, in which version, and what to use instead. */
+static const struct removed {
+    const char *key, *word, *version, *instead; /* word NULL: the whole setting */
 } removed[] = {
-    {"head", NULL, "use preset paper for the trained linear head, or method NAME for a closed-form head"},
-    {"head-feed", NULL, "use preset best, whose head learns from every sample that it queries"},
-    {"mix-by", NULL, "use preset best, which has one head and no mixture"},
-    {"preset", "default", "use best, or paper to train fingerprints"},
-    {"preset", "fast", "use best, which has the same settings"},
-    {"preset", "authors", "use paper with drop-rule eq8, attune-topk 2, answer all and forgetting authors"},
-    {"allocate", "queries", "use adaptive, which never trains"},
+    {"head", NULL, "0.9", "use preset paper for the trained linear head, or method NAME for a closed-form head"},
+    {"head-feed", NULL, "0.9", "use preset best, whose head learns from every sample that it queries"},
+    {"mix-by", NULL, "0.9", "use preset best, which has one head and no mixture"},
+    {"preset", "default", "0.9", "use best, or paper to train fingerprints"},
+    {"preset", "fast", "0.9", "use best, which has the same settings"},
+    {"preset", "authors", "0.9", "use paper with drop-rule eq8 and attune-topk 2"},
+    {"triage", NULL, "0.11", "use preset best with allocate adaptive, which chooses among all samples that wait"},
+    {"controller", NULL, "0.11", "use preset best with allocate adaptive, whose lag is bounded"},
+    {"near-future", NULL, "0.11", "predictions.jsonl and events.jsonl have the predictions and labels of a run"},
+    {"forgetting", NULL, "0.11", "forgetting may be negative"},
+    {"coreset-rounding", NULL, "0.11", "a coreset has exactly sigma times the samples of a batch"},
+    {"learnloss-order", NULL, "0.11", "learnloss chooses the highest predicted losses"},
+    {"craig-cords", NULL, "0.11", "craig chooses from the whole batch"},
+    {"buffer-bytes", NULL, "0.11", "use buffer-size, the number of slots"},
+    {"buffer-format", NULL, "0.11", "the buffer stores pixels"},
+    {"nu", NULL, "0.11", "at least one slot is replaced per batch"},
+    {"aser-retrieve", NULL, "0.11", "aser replays by Shapley values"},
+    {"ssd-schedule", NULL, "0.11", "ssd optimises every 3 batches with a window of 32"},
+    {"query-pass", NULL, "0.11", "queries have a pass of their own"},
+    {"answer", NULL, "0.11", "predictions are among the classes seen"},
+    {"drift", "ph", "0.11", "use new-class"},
+    {"allocate", "queries", "0.9", "use adaptive, which never trains"},
 };
 
-/* Returns what to use instead of a setting (word NULL) or of a word; NULL: it was not removed. */
-static const char *find_removed(const char *key, const char *word)
+/* Returns the row of a setting (word NULL) or of a word; NULL: it was not removed. */
+static const struct removed *find_removed(const char *key, const char *word)
 {
     for (size_t i = 0; i < sizeof removed / sizeof *removed; i++)
         if (sfp__same_key(removed[i].key, key) &&
             (word ? removed[i].word && strcmp(removed[i].word, word) == 0 : !removed[i].word))
-            return removed[i].instead;
+            return &removed[i];
     return NULL;
 }
 
@@ -251,13 +263,12 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
         break;
     case SFP_OPT_CHOICE:
         v->choice = sfp__word_index(o->arg, text);
-        if (v->choice < 0 && o->saved_values)
-            v->choice = sfp__word_index(o->saved_values, text);
-        if (v->choice < 0 && find_removed(o->name, text))
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', which was removed in version 0.9; %s", origin, text,
-                                 find_removed(o->name, text));
-        if (v->choice < 0)
-            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
+        if (v->choice < 0) {
+            const struct removed *was = find_removed(o->name, text);
+            return was ? sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', which was removed in version %s; %s", origin, text,
+                                       was->version, was->instead)
+                       : sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
+        }
         break;
     case SFP_OPT_STRING:
     case SFP_OPT_PAIR:
@@ -278,12 +289,9 @@ static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp_
                          sfp_error *err)
 {
     sfp__value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
-    char word[SFP_KEY_LENGTH_MAX + 1];
     TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
-    if (o->type == SFP_OPT_CHOICE && o->saved_values) /* an earlier word is replaced by the current one */
-        text = sfp__word_at(o->arg, fresh.choice, word, sizeof word);
     OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
     TRY(sfp__check_memory(copy && (from || rank <= SFP_RANK_DEFAULT), err));
     fresh.text = TAKE(copy);
@@ -360,9 +368,11 @@ sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err
 /* Fails with the message for a name that is not in the table. */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
-    const char *best = NULL, *instead = sfp__args_find(a, "preset") ? find_removed(name, NULL) : NULL;
-    if (instead)
-        return sfp__fail(err, SFP_EINVAL, "%s '%s%s' was removed in version 0.9; %s", what, dashes, name, instead);
+    const char *best = NULL;
+    const struct removed *was = sfp__args_find(a, "preset") ? find_removed(name, NULL) : NULL;
+    if (was)
+        return sfp__fail(err, SFP_EINVAL, "%s '%s%s' was removed in version %s; %s", what, dashes, name, was->version,
+                         was->instead);
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
     if (names) {
         for (size_t i = 0; i < a->count; i++)
@@ -479,17 +489,6 @@ bool sfp__opt_is_switch(const sfp__opt *o)
 const char *sfp__opt_default(const sfp__opt *o)
 {
     return o->type == SFP_OPT_FLAG && !o->default_value ? "off" : o->default_value;
-}
-
-const char *sfp__opt_saved_name(const sfp__opt *o)
-{
-    return o->saved ? o->saved : o->name;
-}
-
-const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size)
-{
-    int i = o->saved_values && value ? sfp__word_index(o->arg, value) : -1;
-    return i < 0 ? value : sfp__word_at(o->saved_values, i, buf, size);
 }
 
 bool sfp__args_given(const sfp__args *a, const char *key)

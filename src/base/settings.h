@@ -49,9 +49,6 @@ typedef struct sfp__opt {
      * in the order of the words. size 0: no member. */
     size_t offset, size;
     sfp__opt_resume resume;
-    const char *alias;        /* an earlier name that is still accepted; NULL: none */
-    const char *saved;        /* its name in files, if that is an earlier one; NULL: `name` */
-    const char *saved_values; /* CHOICE: earlier words in the order of `arg`: files have them, and they are still accepted */
     /* STRING: checks a text when it is set. An error begins with the name of the option, its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
     bool repeats; /* STRING: may be given several times; the values are joined by line breaks */
@@ -83,8 +80,6 @@ typedef struct sfp__opt {
     {                                                                                               \
         .name = n, .type = SFP_OPT_CHOICE, .arg = words, .default_value = d, .help = h, __VA_ARGS__ \
     }
-/* An option that was renamed; files keep its earlier name. */
-#define SFP_RENAMED(earlier) .alias = (earlier), .saved = (earlier)
 #define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 
 /* A heading; it is not an option and has no name. */
@@ -167,9 +162,6 @@ void sfp__args_store(const sfp__args *a, void *options);
 bool sfp__opt_is_switch(const sfp__opt *o);
 /* Returns the default as sfp__args_value returns values. */
 const char *sfp__opt_default(const sfp__opt *o);
-/* Return the name of the option in files, and the word there for one of its values (written to buf if it differs). */
-const char *sfp__opt_saved_name(const sfp__opt *o);
-const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size);
 /* Returns the index of a text among words separated by |; -1: not found. */
 int sfp__word_index(const char *words, const char *text);
 /* Writes word i of these to buf and returns it; "": there are fewer words. */
@@ -210,7 +202,7 @@ sfp_status sfp__args_fail_no_effect(const sfp__args *a, const sfp__no_effect *fo
 sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                      const sfp__fact *fact, sfp_error *err);
 
-/* Returns the row of a key or of an alias; NULL: not found. */
+/* Returns the row of a key; NULL: not found. */
 const sfp__opt *sfp__args_find(const sfp__args *a, const char *key);
 /* Returns SFP_EINVAL with the message "unknown WHAT 'DASHES NAME', did you mean ...". */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err);

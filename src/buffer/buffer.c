@@ -55,8 +55,7 @@ sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *e
 
 sfp__buffer_options sfp__buffer_options_defaults(void)
 {
-    return (sfp__buffer_options){
-        .slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .aser_retrieve = true, .method = "streamfp"};
+    return (sfp__buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .ssd = {.every = 3, .window = 32}, .method = "streamfp"};
 }
 
 /* ------------------------------------------------------------------ creation */
@@ -74,37 +73,12 @@ static bool padded(size_t n, size_t *out)
 typedef struct slot_size {
     size_t image, vector; /* padded bytes of an image and of D floats */
     size_t stored;        /* image + 2 vectors */
-    size_t whole;         /* with the sfp__slot itself */
 } slot_size;
 
 static bool measure_slot(const sfp__buffer_options *opt, slot_size *s)
 {
     return padded(opt->image_bytes, &s->image) && padded((size_t)opt->dim * sizeof(float), &s->vector) &&
-           sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp__slot), &s->whole);
-}
-
-/* Computes the size of `slots` slots and of the method's state in bytes. Returns false if it does not fit in a size_t. */
-static bool measure(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch, int slots, size_t *bytes)
-{
-    sfp__buffer_options o = *opt;
-    slot_size each;
-    o.slots = slots;
-    return measure_slot(&o, &each) && sfp__mul_size((size_t)slots, each.whole, bytes) &&
-           sfp__add_size(*bytes, method->bytes ? method->bytes(&o, max_batch) : 0, bytes);
-}
-
-/* Returns the largest number of slots below opt->slots that fits the budget, by bisection. */
-static int max_fitting_slots(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch)
-{
-    int fits = 0, too_many = opt->slots;
-    while (too_many - fits > 1) {
-        int half = fits + (too_many - fits) / 2;
-        size_t bytes = 0;
-        bool ok = measure(opt, method, max_batch, half, &bytes) && bytes <= opt->budget;
-        fits = ok ? half : fits;
-        too_many = ok ? too_many : half;
-    }
-    return fits;
+           sfp__add_size(s->image, 2 * s->vector, &s->stored);
 }
 
 sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp__buffer **out, sfp_error *err)
@@ -117,16 +91,11 @@ sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp
                          "buffer: slots is %d, dimension is %d and batch size is %d, expected at least 0, 1 and 1", opt->slots,
                          opt->dim, max_batch);
 
-    size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes = 0;
+    size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes;
     slot_size each;
-    if (!measure_slot(opt, &each) || !measure(opt, method, max_batch, (int)m, &bytes))
+    if (!measure_slot(opt, &each) || !sfp__mul_size(m, each.stored, &bytes))
         return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with images of %zu bytes are larger than the address space",
                          opt->slots, opt->image_bytes);
-    if (opt->budget && bytes > opt->budget)
-        return sfp__fail_key(err, "buffer-bytes", SFP_ELIMIT,
-                             "buffer-bytes is %zu, expected at least %zu for %d slots; at most %d slots fit", opt->budget, bytes,
-                             opt->slots, max_fitting_slots(opt, method, max_batch));
-
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
     TRY(sfp__alloc(&b, 1, sizeof *b, err));
     b->opt = *opt;
@@ -171,10 +140,6 @@ sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_er
             err, SFP_EINVAL,
             "buffer: %d of %d slots are filled after %llu samples, expected at most the number of slots and of samples", filled,
             b->opt.slots, (unsigned long long)seen);
-    for (int i = 0; i < filled; i++)
-        if (b->slot[i].image_size > b->opt.image_bytes)
-            return sfp__fail(err, SFP_ELIMIT, "buffer: the image of slot %d has %zu bytes, expected at most %zu", i,
-                             b->slot[i].image_size, b->opt.image_bytes);
     b->filled = filled;
     b->seen = seen;
     return SFP_OK;
@@ -224,9 +189,7 @@ void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int 
     slot->label = batch->label[k];
     slot->id = batch->id[k];
     slot->stored_at = batch->now;
-    slot->image_size = batch->image_size[k];
-    if (slot->image_size > 0)
-        memcpy(slot->image, batch->image[k], slot->image_size);
+    memcpy(slot->image, batch->image[k], b->opt.image_bytes);
     slot->has_query = batch->query && batch->has_query && batch->has_query[k];
     if (slot->has_query)
         memcpy(slot->query, batch->query + (size_t)k * dim, row);
@@ -298,17 +261,12 @@ static sfp_status check_batch(const sfp__buffer *b, const sfp__buffer_batch *bat
         return sfp__fail(err, SFP_EINVAL, "buffer '%s': batch size is %d, expected 0 to %d", name, batch->b, b->max_batch);
     if (batch->b == 0)
         return SFP_OK;
-    if (!batch->label || !batch->id || !batch->image || !batch->image_size)
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s': the batch lacks labels, ids, images or image sizes", name);
-    for (int i = 0; i < batch->b; i++) {
-        if (batch->image_size[i] > b->opt.image_bytes)
-            return sfp__fail(err, SFP_ELIMIT,
-                             "buffer '%s': sample %d of the batch (id %llu) has an image of %zu bytes, expected at most %zu",
-                             name, i, (unsigned long long)batch->id[i], batch->image_size[i], b->opt.image_bytes);
-        if (batch->image_size[i] > 0 && !batch->image[i])
+    if (!batch->label || !batch->id || !batch->image)
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': the batch lacks labels, ids or images", name);
+    for (int i = 0; i < batch->b; i++)
+        if (!batch->image[i])
             return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no image", name, i,
                              (unsigned long long)batch->id[i]);
-    }
     return check_needs(b, batch, err);
 }
 

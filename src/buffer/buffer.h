@@ -1,7 +1,7 @@
-/* The rehearsal buffer: a fixed number of slots within a byte budget, and the buffer methods that decide which samples are stored
+/* The rehearsal buffer: a fixed number of slots, and the buffer methods that decide which samples are stored
  * and which are replaced (docs/method.md, sections 7 and 12).
  *
- * A slot holds everything that replay needs: the image (8-bit pixels at input size, or the encoded file), label, query, mean
+ * A slot holds everything that replay needs: the image (8-bit pixels at input size), label, query, mean
  * embedding, timestamp of storage and source id. All memory is allocated when the buffer is created.
  *
  * Methods see scores, labels and the inputs that they declare, never the model. To add one, write buffer_NAME.c with its `const
@@ -25,38 +25,36 @@ typedef struct sfp__buffer sfp__buffer;
 /* Weight with which a slot is drawn for replacement, where pi is the rank probability of its score: ALG2 1 - pi, EQ8 pi
  * (--drop-rule). */
 typedef enum sfp__drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp__drop_rule;
-typedef enum sfp__nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp__nu_rule;
-/* When ssd optimises its synthetic images: as published, or as in the port by the authors of StreamFP (--ssd-schedule). */
-typedef enum sfp__ssd_schedule { SFP_SSD_ORIGINAL, SFP_SSD_PORT } sfp__ssd_schedule;
+
+/* When ssd optimises its synthetic images: at every `every`-th batch of a task, if the window of recent batches is full. */
+typedef struct sfp__ssd_timing {
+    int every, window;
+} sfp__ssd_timing;
 
 typedef struct sfp__buffer_options {
     int slots;          /* m */
     int dim;            /* D */
-    size_t image_bytes; /* maximum size of an image: S*S*3, or the limit for encoded files */
-    size_t budget;      /* maximum size of all slots in bytes; 0: no limit */
+    size_t image_bytes; /* size of an image: S*S*3 */
     sfp__drop_rule drop;
-    sfp__nu_rule nu;
-    bool aser_retrieve; /* aser: replay by Shapley values, as published; else uniform */
-    sfp__ssd_schedule ssd_schedule;
+    sfp__ssd_timing ssd;   /* always the default, except in tests */
     const char *method;    /* "streamfp", "er", "none", ... */
     float mean[3], std[3]; /* normalisation: the model's input is (byte / 255 - mean) / std */
 } sfp__buffer_options;
 
-/* streamfp, 102 slots, alg2, at least one, replay of aser and schedule of ssd as published; dim and image_bytes are 0 */
+/* streamfp, 102 slots, alg2; ssd as published: every 3 of a window of 32 batches; dim and image_bytes are 0 */
 sfp__buffer_options sfp__buffer_options_defaults(void);
 
 typedef struct sfp__slot {
     int32_t label;
     uint64_t id;        /* id that the source assigned */
     uint64_t stored_at; /* timestamp at which the sample was stored */
-    size_t image_size;  /* size of the image in bytes */
     uint8_t *image;     /* (image_bytes) */
     bool has_query;
     float *query;      /* (D) */
     float *mean_embed; /* (D) */
 } sfp__slot;
 
-/* One arriving batch. label, id, image and image_size are required. A method that needs the score also requires mean_embed, score
+/* One arriving batch. label, id and image are required. A method that needs the score also requires mean_embed, score
  * and fingerprint. For other methods they may be NULL; the slots then store zeros for mean_embed. query and has_query may be
  * NULL: no query is known. */
 typedef struct sfp__buffer_batch {
@@ -64,8 +62,7 @@ typedef struct sfp__buffer_batch {
     uint64_t now;                /* timestamp */
     const int32_t *label;        /* (b) */
     const uint64_t *id;          /* (b) */
-    const uint8_t *const *image; /* (b) images */
-    const size_t *image_size;    /* (b) */
+    const uint8_t *const *image; /* (b) (image_bytes) images */
     const float *mean_embed;     /* (b, D) */
     const float *query;          /* (b, D) row i is valid only if has_query[i] */
     const bool *has_query;       /* (b) */
@@ -102,9 +99,7 @@ typedef struct sfp__buffer_method {
 
     /* Functions of a method with its own state or scratch memory, which `update` finds in b->state. NULL if a method has none. */
     sfp_status (*open)(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err);
-    void (*close)(void *state); /* accepts NULL */
-    /* Returns the size of the state that counts towards the budget, in addition to the slots; NULL: 0. */
-    size_t (*bytes)(const sfp__buffer_options *opt, int max_batch);
+    void (*close)(void *state);          /* accepts NULL */
     sfp__state_tensors_fn state_tensors; /* the tensors that a checkpoint contains */
     const void *ctx;                     /* of a registered method, whose functions read it; NULL: built-in */
 } sfp__buffer_method;
@@ -138,7 +133,7 @@ const sfp__buffer_method *sfp__buffer_method_find(const char *name); /* NULL: un
  * functions above. */
 sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *err);
 
-/* Fails if the slots do not fit the budget or the method is unknown. max_batch is the largest batch size. All memory including
+/* Fails if the method is unknown. max_batch is the largest batch size. All memory including
  * scratch is allocated here, except the scratch memory of a method, which may grow during its first updates. */
 sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp__buffer **out, sfp_error *err);
 void sfp__buffer_free(sfp__buffer *b);
@@ -154,7 +149,7 @@ int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots);
 /* Chooses the slots that the next step replays, by the method's `retrieve` if it has one, else by sfp__buffer_draw. `slots` has
  * space for r. On failure the random generator has not changed.
  *
- * Random numbers of aser with aser_retrieve, once more samples than slots were offered: for each class in the buffer, ascending,
+ * Random numbers of aser, once more samples than slots were offered: for each class in the buffer, ascending,
  * one bounded draw per candidate, then one per evaluation sample. If there are fewer than r candidates: one per further slot. */
 sfp_status sfp__buffer_retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
                                 sfp_error *err);
@@ -193,9 +188,8 @@ void sfp__rank_probability(int n, const float *score, int *order, double *pi);
  * equal. Overwrites `weight`. */
 void sfp__weighted_draw(int n, double *weight, int count, const double *uniform, int *out);
 
-/* Returns the number of replacements: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})); SFP_NU_RESERVOIR omits the
- * inner max. n_seen includes the samples that were just stored. */
-int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */, sfp__nu_rule rule);
+/* Returns the number of replacements: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})). n_seen includes the samples that were just stored. */
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */);
 
 /* Draws nu of the n_left scores of Q, and nu of the m slots. */
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu,
@@ -210,9 +204,8 @@ typedef struct sfp__buffer_plan {
     int stored, nu;
 } sfp__buffer_plan;
 void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
-                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, sfp__nu_rule nu,
-                        int *iwork /* max(b,m) */, double *dwork /* max(b,m) */, int *retained, int *replaced,
-                        sfp__buffer_plan *out);
+                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, int *iwork /* max(b,m) */,
+                        double *dwork /* max(b,m) */, int *retained, int *replaced, sfp__buffer_plan *out);
 
 /* ------------------------------------------------------------ for the methods */
 

@@ -360,7 +360,7 @@ static sfp_status retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r
 {
     aser *state = b->state;
     const sfp__model_ops *model = batch->model;
-    if (!b->opt.aser_retrieve || b->filled < b->opt.slots || b->seen <= (uint64_t)b->opt.slots) {
+    if (b->filled < b->opt.slots || b->seen <= (uint64_t)b->opt.slots) {
         *count = sfp__buffer_draw(b, r, rng, slots);
         return SFP_OK;
     }

@@ -131,12 +131,6 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
     return SFP_OK;
 }
 
-static size_t state_bytes(const sfp__buffer_options *opt, int max_batch)
-{
-    (void)max_batch;
-    return (size_t)opt->slots * sizeof(float);
-}
-
 static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     gss *s = state;
@@ -266,6 +260,5 @@ const sfp__buffer_method sfp__buffer_gss = {
     .update = update,
     .open = open_state,
     .close = close_state,
-    .bytes = state_bytes,
     .state_tensors = state_tensors,
 };

@@ -53,22 +53,18 @@ void sfp__weighted_draw(int n, double *weight, int count, const double *uniform,
     }
 }
 
-int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu, sfp__nu_rule rule)
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu)
 {
     int hits = 0;
     for (int i = 0; i < n_left; i++)
         hits += u_nu[i] * (double)n_seen < m;
-    if (rule == SFP_NU_AT_LEAST_ONE && hits < 1)
-        hits = 1;
     int half = b / 2 > 1 ? b / 2 : 1;
-    return min(min(half, n_left), min(m, hits));
+    return min(min(half, n_left), min(m, hits > 1 ? hits : 1));
 }
 
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu, const double *u_batch,
                        const double *u_buffer, sfp__drop_rule drop, int *iwork, double *dwork, int *retained, int *replaced)
 {
-    if (nu == 0)
-        return;
     sfp__rank_probability(n_left, score_left, iwork, dwork);
     sfp__weighted_draw(n_left, dwork, nu, u_batch, retained);
     sfp__rank_probability(m, score_slot, iwork, dwork);
@@ -78,14 +74,14 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
 }
 
 void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
-                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, sfp__nu_rule nu, int *iwork,
-                        double *dwork, int *retained, int *replaced, sfp__buffer_plan *out)
+                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, int *iwork, double *dwork,
+                        int *retained, int *replaced, sfp__buffer_plan *out)
 {
     int stored = n_seen < (uint64_t)m ? min(b, m - (int)n_seen) : 0, n_left = b - stored;
     *out = (sfp__buffer_plan){.stored = stored};
     if (n_left == 0)
         return;
-    out->nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, b, n_left, u_nu, nu);
+    out->nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, b, n_left, u_nu);
     sfp__buffer_pairs(n_left, score_batch + stored, m, score_buffer, out->nu, u_batch, u_buffer, drop, iwork, dwork, retained,
                       replaced);
     for (int i = 0; i < out->nu; i++)

@@ -1,6 +1,6 @@
 /* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12). For each class floor(m /
  * classes) slots hold synthetic images. They are initialised with the first samples of the class and are optimised every 3
- * batches, once the window of 32 recent batches of the task is full (ssd.c; --ssd-schedule). Training on them should then have
+ * batches, once the window of 32 recent batches of the task is full (ssd.c). Training on them should then have
  * the same effect as training on the recent samples of the stream. The other slots are a reservoir.
  *
  * `classes` is the number of classes of the head: all classes if they are known, those seen so far in a task-free stream. It may
@@ -20,8 +20,8 @@
  * the last 32 batches have the classes of the batch, this is 640 gradients per 3 batches. That is 213 per batch, compared with
  * 20 trained samples per step.
  *
- * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 32*b*n for recent images and 128*b*D for their queries, which the
- * budget includes, and 4*m*n of scratch memory: 123 + 96 + 2 + 61 MB at S = 224, D = 768, m = 102, b = 20.
+ * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 32*b*n for recent images, 128*b*D for their queries and 4*m*n of
+ * scratch memory: 123 + 96 + 2 + 61 MB at S = 224, D = 768, m = 102, b = 20.
  *
  * Differences from the authors' code:
  *   - They match on a separate convolutional network, which is trained in addition and initialised again for each task. Here the
@@ -51,10 +51,10 @@ static sfp__ssd init_sizes(const sfp__buffer_options *opt, int max_batch)
                       .max_batch = max_batch,
                       .dim = opt->dim,
                       .pixels = opt->image_bytes,
-                      .timing = sfp__ssd_timing_of(opt->ssd_schedule)};
+                      .timing = opt->ssd};
 }
 
-/* Lists the arrays that checkpoints contain and the budget includes. */
+/* Lists the arrays that checkpoints contain. */
 static void list_kept(sfp__ssd *s, sfp__want list[KEPT])
 {
     size_t m = (size_t)s->slots, n = s->pixels, recent = (size_t)s->timing.window * (size_t)s->max_batch;
@@ -90,17 +90,6 @@ static void list_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
                                     {&s->request.known, requested, sizeof(bool)},
                                     {&s->request.dx, requested, sizeof(float *)}};
     memcpy(list, all, sizeof all);
-}
-
-static size_t bytes_of(const sfp__buffer_options *opt, int max_batch)
-{
-    sfp__ssd s = init_sizes(opt, max_batch);
-    sfp__want list[KEPT];
-    size_t bytes = 0;
-    list_kept(&s, list);
-    for (int i = 0; i < KEPT && opt->slots > 0; i++)
-        bytes += list[i].count * list[i].size;
-    return bytes;
 }
 
 static void close_state(void *state)
@@ -309,11 +298,6 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     if (batch->model->side != s->side)
         return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': the learner's images have side %d, expected %d", batch->model->side,
                          s->side);
-    for (int i = 0; i < batch->b; i++)
-        if (batch->image_size[i] != s->pixels)
-            return sfp__fail(err, SFP_EINVAL,
-                             "buffer 'ssd': sample %d of the batch (id %llu) has %zu bytes, expected %zu: 8-bit pixels", i,
-                             (unsigned long long)batch->id[i], batch->image_size[i], s->pixels);
     add_to_window(s, batch);
     if (is_due(s))
         TRY(sfp__ssd_optimise(b, batch, rng, &change->moved, err));
@@ -332,6 +316,5 @@ const sfp__buffer_method sfp__buffer_ssd = {
     .next_task = next_task,
     .open = open_state,
     .close = close_state,
-    .bytes = bytes_of,
     .state_tensors = state_tensors,
 };

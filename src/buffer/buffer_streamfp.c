@@ -56,14 +56,12 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
         return SFP_OK;
 
     draw_uniforms(rng, n_left, b->u_nu);
-    int nu = sfp__buffer_nu(b->seen, m, batch->b, n_left, b->u_nu, b->opt.nu);
-    if (nu > 0) {
-        draw_uniforms(rng, nu, b->u_batch);
-        draw_uniforms(rng, nu, b->u_buffer);
-        sfp__buffer_score(b, batch->fingerprint, b->score);
-        sfp__buffer_pairs(n_left, batch->score + stored, m, b->score, nu, b->u_batch, b->u_buffer, b->opt.drop, b->order,
-                          b->weight, b->retained, b->replaced);
-    }
+    int nu = sfp__buffer_nu(b->seen, m, batch->b, n_left, b->u_nu);
+    draw_uniforms(rng, nu, b->u_batch);
+    draw_uniforms(rng, nu, b->u_buffer);
+    sfp__buffer_score(b, batch->fingerprint, b->score);
+    sfp__buffer_pairs(n_left, batch->score + stored, m, b->score, nu, b->u_batch, b->u_buffer, b->opt.drop, b->order, b->weight,
+                      b->retained, b->replaced);
     for (int i = 0; i < nu; i++) {
         b->retained[i] += stored;
         sfp__buffer_put(b, b->replaced[i], batch, b->retained[i]);

@@ -21,7 +21,7 @@ typedef struct sfp__image_list {
     const float *const *x; /* (n) pointers to (3, S, S), normalised */
     const int32_t *label;  /* (n) NULL: no loss is computed */
     float *const *query;   /* (n) pointers to (D) */
-    /* (n) whether query[i] is valid. query and known are NULL: no query is known or wanted. Not used with `query-pass shared` */
+    /* (n) whether query[i] is valid. query and known are NULL: no query is known or wanted */
     bool *known;
 } sfp__image_list;
 

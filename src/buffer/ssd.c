@@ -85,12 +85,6 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
     return loss;
 }
 
-sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule)
-{
-    return schedule == SFP_SSD_PORT ? (sfp__ssd_timing){.every = 6, .window = 16}
-                                    : (sfp__ssd_timing){.every = 3, .window = SFP_SSD_WINDOW};
-}
-
 float sfp__ssd_rate(float std)
 {
     return SFP_SSD_RATE / (std * std);
@@ -316,7 +310,7 @@ static bool bytes_change(const job *j, int i, float *x)
     const sfp__slot *slot = &j->b->slot[i];
     step_image(s, i, NULL, x);
     sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->scratch.rgb);
-    if (slot->image_size == s->pixels && memcmp(s->scratch.rgb, slot->image, s->pixels) == 0)
+    if (memcmp(s->scratch.rgb, slot->image, s->pixels) == 0)
         return false;
     sfp__pixels_normalise(s->scratch.rgb, s->side, s->mean, s->std, x);
     return true;
@@ -373,7 +367,6 @@ static double commit_steps(const job *j)
         if (s->scratch.step[i] == SFP__SSD_STEP_PIXELS)
             continue;
         sfp__pixels_to_bytes(row(s->kept.x, i, s->pixels), s->side, s->mean, s->std, slot->image);
-        slot->image_size = s->pixels;
         slot->has_query = false;
         memset(slot->query, 0, bytes);
         memcpy(slot->mean_embed, row(s->scratch.feature, i, (size_t)s->dim), bytes);

@@ -26,13 +26,6 @@ double sfp__ssd_gap(size_t n, const float *gs, const float *gr, float *v);
 double sfp__ssd_relation(int n, int D, const float *feature, const float *real, int count, const float *memory,
                          float *work /* (3, D) */, float *dfeature /* (n, D) */);
 
-/* When images are optimised: at every `every`-th batch of a task, if the window holds its `window` batches. */
-typedef struct sfp__ssd_timing {
-    int every, window;
-} sfp__ssd_timing;
-enum { SFP_SSD_WINDOW = 32 }; /* the largest window of all schedules */
-sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule);
-
 /* Returns the rate of a step on normalised pixels x = (p - mean) / std that equals a step of SFP_SSD_RATE on the pixels p in
  * [0, 1]. The gradient with respect to p is that with respect to x, divided by std; a change of p is std times a change of x. */
 float sfp__ssd_rate(float std);

@@ -1,4 +1,4 @@
-/* The experiments: those of the paper (E1-E7, A1, A2, T1, T2, throughput, growth) and those beyond it (E8-E11). To add one, add its
+/* The experiments: those of the paper (E1-E7, A1, A2, T1, T2, throughput, growth) and those beyond it (E9, E11). To add one, add its
  * rows, its columns and a line to `list`. */
 #include "experiment/experiment.h"
 
@@ -11,7 +11,7 @@
 #define STREAMFP "select=streamfp buffer=streamfp"
 #define WHOLE_BATCHES "allocate=fixed img-size=0"
 #define QUERY "method=ncm taps=1 " WHOLE_BATCHES /* little more than one query pass */
-#define OVER_LOAD "within=class clock=virtual eval-limit=100 near-future=5"
+#define OVER_LOAD "within=class clock=virtual eval-limit=100"
 #define PAPER "preset=paper within=class eval-limit=100"
 
 /* ------------------------------------------------------------------------------------------------------------- metrics */
@@ -20,8 +20,6 @@ static const sfp__metric metrics[] = {
     {"Acc", "average_accuracy", true, 2, 1, "average accuracy, %"},
     {"Fgt", "forgetting", true, 2, -1, "forgetting, %"},
     {"Preq", "prequential_accuracy", true, 2, 1, "prequential accuracy, %"},
-    {"No change", "no_change_accuracy", true, 2, 0, "accuracy of predicting the label of the sample before, %"},
-    {"Near", "near_future_accuracy", true, 2, 1, "accuracy on samples that arrive five batches later, %"},
     {"Cover", "coverage", true, 1, 1, "classes trained on, %"},
     {"Runtime", "runtime", false, 1, -1, "seconds to select, train and update the buffer"},
     {"ms", "cost", false, 1, -1, "milliseconds per batch"},
@@ -80,7 +78,6 @@ static const sfp__variant selectors[] = {
     {.name = "Camel, weighted", .settings = "select=camel buffer=none weighted=on", .extra = true},
     {.name = "GradMatch, weighted", .settings = "select=gradmatch buffer=none weighted=on", .extra = true},
     {.name = "Craig, weighted", .settings = "select=craig buffer=none weighted=on", .extra = true},
-    {.name = "Craig, CORDS", .settings = "select=craig buffer=none weighted=on craig-cords=on", .extra = true},
 };
 
 static const sfp__variant buffers[] = {
@@ -90,8 +87,6 @@ static const sfp__variant buffers[] = {
     {.name = "Camel", .settings = "select=streamfp buffer=camel"},
     {.name = "GSS", .settings = "select=streamfp buffer=gss"},
     {.name = "SSD", .settings = "select=streamfp buffer=ssd"},
-    {.name = "ASER, random replay", .settings = "select=streamfp buffer=aser aser-retrieve=off", .extra = true},
-    {.name = "SSD, port", .settings = "select=streamfp buffer=ssd ssd-schedule=port", .extra = true},
 };
 
 #define ER_ROW                                               \
@@ -119,11 +114,8 @@ static const sfp__variant whole[] = {
     {.name = "Camel, weighted", .settings = "select=camel buffer=camel weighted=on", .extra = true},
     {.name = "GradMatch*, weighted", .settings = "select=gradmatch buffer=streamfp weighted=on", .extra = true},
     {.name = "Craig*, weighted", .settings = "select=craig buffer=streamfp weighted=on", .extra = true},
-    {.name = "Craig*, CORDS", .settings = "select=craig buffer=streamfp weighted=on craig-cords=on", .extra = true},
-    {.name = "ASER*, random replay", .settings = "select=streamfp buffer=aser aser-retrieve=off", .extra = true},
-    {.name = "SSD*, port", .settings = "select=streamfp buffer=ssd ssd-schedule=port", .extra = true},
     {.name = "StreamFP, authors' code",
-     .settings = STREAMFP " drop-rule=eq8 attune-topk=2 answer=all forgetting=authors",
+     .settings = STREAMFP " drop-rule=eq8 attune-topk=2",
      .extra = true},
 };
 
@@ -149,22 +141,10 @@ static const sfp__variant steps[] = {
     {.name = "K 15", .settings = STREAMFP " steps=15"},
 };
 
-static const sfp__variant overload[] = {
-    {.name = "StreamFP", .settings = STREAMFP, .measured_clock = true},
-    {.name = "triage", .settings = STREAMFP " triage=on", .measured_clock = true},
-    {.name = "controller", .settings = STREAMFP " controller=on", .measured_clock = true},
-    {.name = "triage and controller", .settings = STREAMFP " triage=on controller=on", .measured_clock = true},
-};
-
 static const sfp__variant drop_rules[] = {
     {.name = "Algorithm 2", .settings = STREAMFP " drop-rule=alg2"},
     {.name = "Equation 8", .settings = STREAMFP " drop-rule=eq8"},
     {.name = "ER", .settings = "select=streamfp buffer=er"},
-};
-
-static const sfp__variant query_passes[] = {
-    {.name = "two passes", .settings = STREAMFP " query-pass=separate"},
-    {.name = "one pass", .settings = STREAMFP " query-pass=shared"},
 };
 
 static const sfp__variant over_load[] = {
@@ -190,11 +170,6 @@ static const sfp__variant rates[] = {
 };
 
 static const sfp__variant load_4[] = {{.name = "", .load = 4, .load_of = STREAMFP}};
-
-static const sfp__variant loads_of_streamfp[] = {
-    {.name = "load 2", .load = 2, .load_of = STREAMFP},
-    {.name = "load 8", .load = 8, .load_of = STREAMFP},
-};
 
 static const sfp__variant loads_of_query[] = {
     {.name = "load 0.25", .load = 0.25, .load_of = QUERY},
@@ -388,14 +363,6 @@ static const sfp__experiment list[] = {
      COLUMNS(buffer_sizes),
      .metrics = "MMD,Mean MMD,S dev",
      .numeric_columns = true},
-    {.name = "E8",
-     .title = "triage and controller under overload",
-     .question = "Do triage and the controller help when data arrives too fast?",
-     .settings = PAPER " clock=virtual",
-     ROWS(overload),
-     COLUMNS(loads_of_streamfp),
-     .metrics = "Acc,Cover",
-     .add_closed = true},
     {.name = "E9",
      .title = "the two drop rules",
      .question = "Which drop rule is better, that of Algorithm 2 or that of Equation 8?",
@@ -403,13 +370,6 @@ static const sfp__experiment list[] = {
      ROWS(drop_rules),
      COLUMNS(at_92),
      .metrics = "Acc,Fgt"},
-    {.name = "E10",
-     .title = "query in one or two passes",
-     .question = "Does sharing the prompted pass for the query pay under a clock?",
-     .settings = PAPER,
-     ROWS(query_passes),
-     COLUMNS(at_92),
-     .metrics = "Acc,Fgt,Runtime"},
     {.name = "E11",
      .title = "accuracy over load",
      .question = "Which system is best at which arrival rate (load 1: one query pass per sample)?",
@@ -417,14 +377,6 @@ static const sfp__experiment list[] = {
      ROWS(over_load),
      COLUMNS(loads_of_query),
      .metrics = "Acc,Cover",
-     .numeric_columns = true},
-    {.name = "E11-guards",
-     .title = "prequential accuracy over load, and what it would be without learning",
-     .question = "Is the prequential accuracy of E11 more than that of repeating the last label, and does it last?",
-     .settings = OVER_LOAD,
-     ROWS(over_load),
-     COLUMNS(loads_of_query),
-     .metrics = "Preq,No change,Near",
      .numeric_columns = true},
     {.name = "E11-rate",
      .title = "highest arrival rate without drops",

@@ -81,9 +81,8 @@ static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *er
 /* ------------------------------------------------------------------------------------------------------------ measuring */
 
 /* Settings that do not change the processing time of a batch, or that belong to the clock. */
-static const char *const not_cost[] = {"seed",       "order",      "rate",     "clock",        "costs",       "calibrate",
-                                       "eval-limit", "eval-every", "queue",    "queue-policy", "diagnostics", "triage",
-                                       "controller", "cache",      "allocate", "near-future"};
+static const char *const not_cost[] = {"seed",       "order", "rate",         "clock",       "costs", "calibrate", "eval-limit",
+                                       "eval-every", "queue", "queue-policy", "diagnostics", "cache", "allocate"};
 
 static sfp_status copy_for_cost(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
 {
@@ -337,13 +336,12 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
     }
     if (timed) {
         TRY(sfp__setting_print(settings, err, "rate=%.9g", cell->rate));
-        if (!row->measured_clock)
-            TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
+        TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);
     if (lab->opt.dry_run) /* the file may not exist yet */
         sfp__settings_remove(settings, "costs");
-    else if (timed && !row->measured_clock)
+    else if (timed)
         TRY(sfp__setting_print(settings, err, "costs=%s", cost->path));
     return SFP_OK;
 }

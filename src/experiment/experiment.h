@@ -31,7 +31,6 @@ typedef struct sfp__variant {
     bool closed;         /* rows: a closed-form head, which stands next to every table */
     bool extra;          /* rows: another form of a method; a budget omits it first */
     bool fits;           /* rows: the largest coreset whose processing time fits the time in which a batch arrives */
-    bool measured_clock; /* rows: times are measured during the run instead of taken from DIR/costs */
     bool allocates;      /* rows: allocate is not fixed, so that costs are those of a sample */
 } sfp__variant;
 
@@ -136,7 +135,7 @@ typedef struct sfp__lab {
     double estimated_done, spent_done; /* seconds of finished cells, as estimated and as taken */
     sfp__text omitted;                 /* sentences: what the budget omits */
     int late;                          /* cells that were omitted because the budget was used up */
-    int made, lock; /* directories created for the output; its lock */
+    int made, lock;                    /* directories created for the output; its lock */
     const char *paper_dataset;
     sfp_run *current; /* the run that is executed; NULL: none */
 } sfp__lab;

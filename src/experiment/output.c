@@ -409,8 +409,6 @@ static void check_cell(const sfp__lab *lab, const sfp__cell *c, const json_t *th
     const sfp__metric *list[SFP_METRICS_MAX];
     int metrics = sfp__experiment_metrics(&lab->experiments[c->experiment], list);
     char name[256];
-    if (lab->experiments[c->experiment].rows[c->row].measured_clock)
-        return;
     for (int m = 0; m < metrics; m++) {
         const json_t *v = json_object_get(json_object_get(then, "values"), list[m]->name);
         if (!json_is_number(v) || c->state != SFP_CELL_DONE || sfp__metric_is_time(list[m]))

@@ -18,15 +18,14 @@ sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err)
 {
     const sfp__fp_options *o = &f->opt;
     size_t pool = (size_t)o->pool, D = (size_t)f->D, comp = (size_t)o->length * D, b = (size_t)f->max_batch;
-    size_t passes = o->query_one ? (size_t)f->layers : 1, parts = (size_t)f->parts, n = 0;
+    size_t parts = (size_t)f->parts, n = 0;
     bool raw = o->prefix == SFP_PREFIX_RAW;
     sfp__want list[3 + 13 * SFP_FP_MAX_LAYERS];
 #define WANT(wanted, to, floats) \
     if (wanted)                  \
     list[n++] = (sfp__want){&(to), (floats), sizeof(float)}
     WANT(true, f->row, D);
-    WANT(true, f->squares, passes * b * D);
-    WANT(o->query_one, f->token, passes * b * D);
+    WANT(true, f->squares, b * D);
     for (int l = 0; l < f->layers; l++) {
         sfp__fp_layer *y = &f->layer[l];
         sfp__fp_grad *g = &f->grad[l];
@@ -152,44 +151,29 @@ void sfp__fp_compose(const sfp__fp_view *v, int l, int n, const float *query, in
     v->kind->compose(v, l, &c);
 }
 
-static void compose_at(sfp__fp *f, int l, int first, int n, const float *query, float *square)
-{
-    const sfp__fp_layer *y = &f->layer[l];
-    size_t at = (size_t)first, comp = (size_t)f->parts * (size_t)f->opt.length * (size_t)f->D, pool = (size_t)f->opt.pool;
-    const sfp__composing c = {.n = n,
-                              .query = query,
-                              .replayed = f->samples.replayed ? f->samples.replayed + first : NULL,
-                              .ld = f->opt.pool,
-                              .alpha = y->alpha + at * pool,
-                              .norm = y->norm ? y->norm + at * pool : NULL,
-                              .work = square + at * (size_t)f->D,
-                              .prefix = y->e + at * comp};
-    f->kind->compose(&f->view, l, &c);
-}
-
 static void compose(void *ctx, int first, int n, const float *query)
 {
     sfp__fp *f = ctx;
-    for (int l = 0; l < f->layers; l++)
-        compose_at(f, l, first, n, query, f->squares);
-}
-
-static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
-{
-    sfp__fp *f = ctx;
-    int l = layer - f->layer[0].at;
-    size_t capacity = (size_t)f->max_batch * (size_t)f->D, at = (size_t)first * (size_t)f->D;
-    float *kept = f->token + (size_t)l * capacity + at;
-    memcpy(kept, token, (size_t)n * (size_t)f->D * sizeof *kept);
-    compose_at(f, l, first, n, kept, f->squares + (size_t)l * capacity);
+    size_t at = (size_t)first, comp = (size_t)f->parts * (size_t)f->opt.length * (size_t)f->D, pool = (size_t)f->opt.pool;
+    for (int l = 0; l < f->layers; l++) {
+        const sfp__fp_layer *y = &f->layer[l];
+        const sfp__composing c = {.n = n,
+                                  .query = query,
+                                  .replayed = f->samples.replayed ? f->samples.replayed + first : NULL,
+                                  .ld = f->opt.pool,
+                                  .alpha = y->alpha + at * pool,
+                                  .norm = y->norm ? y->norm + at * pool : NULL,
+                                  .work = f->squares + at * (size_t)f->D,
+                                  .prefix = y->e + at * comp};
+        f->kind->compose(&f->view, l, &c);
+    }
 }
 
 void sfp__fp_attach(sfp__fp *f, sfp__vit_pass *pass, const sfp__fp_samples *samples)
 {
     int half = sfp__fp_prefix_rows(&f->opt);
-    size_t values = (size_t)half * (size_t)f->D, capacity = (size_t)f->max_batch * (size_t)f->D;
-    pass->compose = f->opt.query_one ? NULL : compose;
-    pass->compose_layer = f->opt.query_one ? compose_layer : NULL;
+    size_t values = (size_t)half * (size_t)f->D;
+    pass->compose = compose;
     pass->compose_ctx = f;
     pass->prompts = f->prompts;
     pass->prefix_stride = 2 * values;
@@ -197,8 +181,7 @@ void sfp__fp_attach(sfp__fp *f, sfp__vit_pass *pass, const sfp__fp_samples *samp
     for (int l = 0; l < f->layers; l++) {
         sfp__fp_layer *y = &f->layer[l];
         float *grad = f->samples.weight ? f->grad[l].e : NULL;
-        y->query = f->opt.query_one ? f->token + (size_t)l * capacity : pass->query;
-        y->square = f->opt.query_one ? f->squares + (size_t)l * capacity : f->squares;
+        y->query = pass->query;
         f->prompts[y->at] =
             (sfp__vit_prompt){.rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
     }

@@ -47,7 +47,6 @@ typedef struct sfp__fp_options {
     int attune_topk;
     sfp__prefix_kind prefix;
     float ortho_mu;
-    bool query_one; /* the class token that enters a layer is its query: no separate query pass */
     uint64_t seed;
 } sfp__fp_options;
 
@@ -88,15 +87,15 @@ typedef struct sfp__fp_samples {
 
 /* One prompted layer of a pool. */
 typedef struct sfp__fp_layer {
-    int at;                      /* index of the block in the backbone */
-    sfp__param p, k, a;          /* k, a: zeroed if the kind has none */
-    float *attuned;              /* (pool, Lp*D); NULL: attunement is off */
-    float *projected;            /* (pool, Lp*D); NULL: prefixes are not raw */
-    float *ak, *a2;              /* (pool, D) */
-    float *knorm;                /* (pool) |K| */
-    float *alpha, *norm;         /* (max_batch, pool) */
-    float *e;                    /* (max_batch, parts*Lp*D) prefixes */
-    const float *query, *square; /* (b, D) of the current pass: queries, and the scratch that the kind keeps of them */
+    int at;              /* index of the block in the backbone */
+    sfp__param p, k, a;  /* k, a: zeroed if the kind has none */
+    float *attuned;      /* (pool, Lp*D); NULL: attunement is off */
+    float *projected;    /* (pool, Lp*D); NULL: prefixes are not raw */
+    float *ak, *a2;      /* (pool, D) */
+    float *knorm;        /* (pool) |K| */
+    float *alpha, *norm; /* (max_batch, pool) */
+    float *e;            /* (max_batch, parts*Lp*D) prefixes */
+    const float *query;  /* (b, D) queries of the current pass */
 } sfp__fp_layer;
 
 /* The arrays of the backward pass of one layer. */
@@ -129,10 +128,9 @@ typedef struct sfp__fp {
     sfp__fp_view view;
     sfp__fp_samples samples;
     sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH]; /* of the current pass, by block */
-    float *squares; /* (max_batch, D) scratch that a kind keeps of q (coda: q^2); query_one: one per layer */
-    float *token;   /* query_one: (layers, max_batch, D) class tokens that entered the layers */
-    float *row;     /* (D) */
-    void *block;    /* memory of the arrays of all layers, squares, token and row */
+    float *squares;                             /* (max_batch, D) scratch that a kind keeps of q (coda: q^2) */
+    float *row;                                 /* (D) */
+    void *block;                                /* memory of the arrays of all layers, squares and row */
 } sfp__fp;
 
 sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__fp_options *opt, int max_batch, sfp__fp **out,

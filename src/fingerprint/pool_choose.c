@@ -98,7 +98,7 @@ static double key_backward(sfp__fp *f, int l, int i, int k, float scale)
     size_t D = (size_t)f->D, at = (size_t)k * D;
     float cosine = y->alpha[(size_t)i * (size_t)f->opt.pool + (size_t)k], by = -scale / y->knorm[k];
     if (k >= f->frozen_end) {
-        sfp__axpy(f->D, by, y->square + (size_t)i * D, y->k.grad + at);
+        sfp__axpy(f->D, by, f->squares + (size_t)i * D, y->k.grad + at);
         sfp__axpy(f->D, -by * cosine, y->ak + at, y->k.grad + at);
     }
     return (double)scale * (1 - (double)cosine);
@@ -147,10 +147,7 @@ static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
  * - With --attune on (default) prompts are attuned like fingerprints; off is the published method. */
 static sfp_status check_l2p(sfp__fp_options *o, sfp_error *err)
 {
-    if (o->query_one && o->first_layer == 0)
-        return sfp__fail_key(err, "query-pass", SFP_EINVAL,
-                             "query-pass is 'shared', expected separate with pool-kind l2p: in layer 0 the shared query is the "
-                             "same for every image");
+    (void)err;
     o->last_layer = o->first_layer;
     return SFP_OK;
 }
@@ -174,7 +171,7 @@ const sfp__pool_kind sfp__pool_l2p = {
  * - The authors have no rehearsal buffer. Here a replayed sample uses the nearest expert, as in a test: then the head is trained
  *   with the prefixes that a test uses, and samples of earlier tasks keep their frozen experts.
  * - Each layer's expert has its own key, as in CODA-Prompt's release; the authors have one key for all layers. The keys of all
- *   layers receive the same queries (except with --query-pass shared, where each layer has its own).
+ *   layers receive the same queries.
  * - The term is a mean over samples and layers with weight 1; the authors' has a coefficient, CODA-Prompt's release sums.
  * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20) and start orthonormal (docs/method.md,
  *   section 2) instead of uniform. They are attuned like fingerprints unless --attune is off. */

@@ -73,7 +73,7 @@ static void cosine_backward(sfp__fp *f, int l, int first, int b, const float *da
     for (int i = 0; i < b; i++)
         for (int k = 0; k < n; k++)
             c[i * n + k] *= alpha[i * ld + s + k] / norm[i * ld + s + k];
-    sfp__gemm_plain(true, false, n, D, b, c, n, y->square + row, D, 0, eq, D);
+    sfp__gemm_plain(true, false, n, D, b, c, n, f->squares + row, D, 0, eq, D);
     for (int k = 0; k < n; k++) {
         size_t at = (size_t)(s + k) * (size_t)D;
         const float *K = y->k.data + at, *A = y->a.data + at, *q1 = cq + (size_t)k * (size_t)D, *q2 = eq + (size_t)k * (size_t)D;

@@ -38,7 +38,7 @@ sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__th
                          "backbone depth is %d, expected at least 2: tokens of the second-last block are needed", c->depth);
     const sfp__vit_plan_options query_plan = {.mode = SFP_VIT_FORWARD};
     const sfp__vit_plan_options prompted_plan = {
-        .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(&fp->opt), .queries = !fp->opt.query_one, .all_tokens = taps};
+        .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(&fp->opt), .queries = true, .all_tokens = taps};
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION))
         TRY(make_plan(k, threads, &query_plan, &k->query_plan, err));
     if (wants(k, SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_TAPS))
@@ -134,7 +134,6 @@ static void compute_token_means(sfp__method_inputs *k, int first, int n)
 sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err)
 {
-    const sfp__fp_options *o = &k->fp->opt;
     int depth = k->vit->config.depth;
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     size_t token_floats = CHUNK * (size_t)k->vit->tokens * (size_t)k->D;
@@ -144,12 +143,12 @@ sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float
         sfp__vit_pass pass = {.b = count,
                               .xs = x + first,
                               .feature = k->features + (size_t)first * (size_t)k->D,
+                              .query = query + (size_t)first * (size_t)k->D,
+                              .queries = unknown <= first          ? 0
+                                         : unknown - first < count ? unknown - first
+                                                                   : count,
                               .tokens = tokens,
                               .memo = k->memo};
-        if (!o->query_one) {
-            pass.query = query + (size_t)first * (size_t)k->D;
-            pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;
-        }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
             tokens[last_block_of_quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
         const sfp__fp_samples samples = {.replayed = replayed ? replayed + first : NULL};

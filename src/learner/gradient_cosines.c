@@ -87,13 +87,8 @@ static sfp_status add_gradient(probe *p, int task, int n, int all, const uint8_t
         p->weight[i] = 1.0f / (float)all;
         p->replayed[i] = true; /* an image of any task */
     }
-    const sfp__train_batch batch = {.n = n,
-                                    .x = p->xs,
-                                    .label = label,
-                                    .weight = p->weight,
-                                    .replayed = p->replayed,
-                                    .query = p->query,
-                                    .queries = l->opt.fp.query_one ? 0 : n};
+    const sfp__train_batch batch = {
+        .n = n, .x = p->xs, .label = label, .weight = p->weight, .replayed = p->replayed, .query = p->query, .queries = n};
     sfp__train_result result = {0};
     TRY(sfp__trainer_gradients(p->trainer, &batch, &result, err));
     float *to = p->components + (size_t)task * p->component_count;

@@ -58,8 +58,8 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
         {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
-        {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size},
-        {&l->batch.key, b, sizeof *l->batch.key},         {&l->batch.tap, taps, sizeof *l->batch.tap}};
+        {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.key, b, sizeof *l->batch.key},
+        {&l->batch.tap, taps, sizeof *l->batch.tap}};
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
     if (l->tap_dim == l->D)
         l->batch.tap = l->batch.query;
@@ -176,8 +176,6 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     int c = sfp__coreset_size(o->batch, o->coreset.sigma);
     if (o->coreset.sigma >= 1 || strcmp(o->select, "none") == 0)
         c = o->batch;
-    if (o->coreset_max > 0 && c > o->coreset_max)
-        c = o->coreset_max;
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
@@ -382,13 +380,6 @@ sfp_status sfp__learner_set_classes(sfp__learner *l, int n, const int32_t *label
 int64_t sfp__learner_class_samples(const sfp__learner *l, int32_t label)
 {
     return l->head ? sfp__head_label_samples(l->head, label) : 0;
-}
-
-void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps)
-{
-    l->limits.coreset = coreset;
-    l->limits.replay = replay;
-    l->limits.steps = steps;
 }
 
 int sfp__learner_task(const sfp__learner *l)

@@ -6,7 +6,7 @@
  *     at a task boundary:   next_task(learner, classes)
  *
  * Only one thread may call `offer`; predictors (predictor.h) may run on other threads at the same time. After the first
- * timestamps no memory is allocated, except for new classes and for decoding images that the buffer stores as encoded files. */
+ * timestamps no memory is allocated, except for new classes. */
 #ifndef SFP_LEARNER_LEARNER_H
 #define SFP_LEARNER_LEARNER_H
 
@@ -18,7 +18,7 @@
 #include "model/vit_memo.h"
 #include "select/select.h"
 
-typedef enum sfp__drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS, SFP_DRIFT_PH } sfp__drift;
+typedef enum sfp__drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS } sfp__drift;
 
 typedef struct sfp__learner sfp__learner;
 
@@ -27,9 +27,7 @@ typedef struct sfp__sample {
     const uint8_t *rgb; /* (S, S, 3) */
     int32_t label;
     uint64_t id;
-    const char *name;    /* of its image, for events.jsonl; NULL: none */
-    const void *encoded; /* the original image file, for --buffer-format compressed; NULL: not available */
-    size_t encoded_size;
+    const char *name; /* of its image, for events.jsonl; NULL: none */
 } sfp__sample;
 
 typedef struct sfp__learner_options {
@@ -43,10 +41,8 @@ typedef struct sfp__learner_options {
     const char *select; /* name of the selector */
     sfp__select_options coreset;
     sfp__buffer_options buffer; /* method, slots, rules and budget; sfp__learner_create sets the sizes */
-    bool keep_compressed;       /* slots store the original file if it is smaller than the pixels */
-    sfp__resize resize;         /* how stored files are resized when they are decoded */
+    sfp__resize resize;         /* how the caller resizes images; files of the learner name it */
     int batch;                  /* maximum number of samples per timestamp */
-    int coreset_max;            /* maximum size of the coreset; 0: only sigma limits it */
     int steps;                  /* K */
     int replay;                 /* r */
     int taps;             /* K: a closed-form head learns from the class tokens after the last K blocks; 0: half of the blocks */
@@ -56,7 +52,6 @@ typedef struct sfp__learner_options {
     int ranpac_width;     /* method ranpac: number of features; always 4000, except in tests */
     bool slda_published;  /* head slda: the published update instead of exact sums */
     bool fixed_shrinkage; /* head slda: shrinkage 1e-4 instead of the estimate of OAS */
-    bool answer_all;      /* head linear: predictions are among all classes of the head, not only among those seen */
     sfp__drift drift;     /* task-free streams: event that activates new components */
     bool weighted;        /* the loss uses the weights of the selector */
     float mean[3], std[3];
@@ -121,10 +116,6 @@ sfp_status sfp__learner_subtract(sfp__learner *l, const sfp__saved_file *from, s
 
 /* Returns how many samples of a class the closed-form head has learned; 0: there is no such head. */
 int64_t sfp__learner_class_samples(const sfp__learner *l, int32_t label);
-
-/* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: the value of the
- * options. */
-void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps);
 
 /* With known tasks: sets the classes (n labels) that compete in a loss without replay. Call it at the start and with each next
  * task. */

@@ -11,22 +11,6 @@
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
-/* Page-Hinkley test on a series (docs/method.md, section 9). It fires when the mean has moved in either direction by more than
- * chance and the spread of the series explain.
- *
- * The series is standardised by its running mean and deviation, so that the same two constants fit every backbone. `slack` is the
- * shift, in deviations, that does not count as drift; `limit` is the accumulated excess that fires. After it has fired, the
- * detector restarts. */
-
-typedef struct sfp__drift_detector {
-    double count, mean, m2; /* running moments (Welford) */
-    double up, up_min;      /* accumulated upward excess and its minimum */
-    double down, down_max;  /* accumulated downward excess and its maximum */
-} sfp__drift_detector;
-
-/* Adds the next value. Returns true if it detects drift. */
-bool sfp__drift_next(sfp__drift_detector *d, double value);
-
 /* One sample of a step, from the coreset or from the buffer. */
 typedef struct sfp__item {
     int index; /* index in the batch, or slot; -1: an image that is in neither (model_ops.c) */
@@ -57,7 +41,6 @@ typedef struct sfp__batch_work {
     int32_t *label;        /* (b) */
     uint64_t *id;          /* (b) */
     const uint8_t **image; /* (b) memory of the caller, valid during the timestamp */
-    size_t *image_size;    /* (b) */
     /* The following are only used with fingerprints; their memory is the block of sfp__step_work. */
     float *mean_embed;          /* (b, D) */
     float *fingerprint;         /* (D) */
@@ -100,11 +83,7 @@ struct sfp__learner {
     sfp__buffer *buffer; /* NULL: none */
     sfp__head *head;     /* that of the method; NULL: fingerprints, whose linear head the trainer has */
     sfp__rng select_rng, replay_rng, buffer_rng;
-    sfp__drift_detector detector;
     sfp__learner_counts counts;
-    struct {
-        int coreset, replay, steps; /* 0: no limit */
-    } limits;                       /* the last limits set by a controller */
     sfp__class_table classes;
     sfp__diagnostics *diagnostics; /* NULL: off */
     /* A closed-form head is not copied into snapshots. Predictors on other threads read it under this lock, and the learner
@@ -148,10 +127,10 @@ sfp_status sfp__learner_make_head(const sfp__learner *l, sfp__head **out, sfp_er
 float sfp__learner_cross_entropy(const sfp__learner *l, const float *z, int label);
 
 /* Writes the image of a slot as input of the network (3, S, S). This and the next four functions are in model_ops.c. */
-sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err);
+void sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out);
 /* Copies items[at], a sample of the batch or of a slot, into the arrays of a step, except its weight. scratch: memory for the
  * image of a slot. */
-sfp_status sfp__learner_fill_item(sfp__learner *l, int at, float *scratch, sfp_error *err);
+void sfp__learner_fill_item(sfp__learner *l, int at, float *scratch);
 /* Returns whether the query of a sample does not need to be computed. */
 bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item);
 /* Stores the first `unknown` rows of step.query, which a pass has computed, with the samples of items[]. */

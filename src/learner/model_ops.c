@@ -80,11 +80,10 @@ static void keep_queries(sfp__learner *l, const call_samples *a, int unknown)
     }
 }
 
-/* Copies samples [first, first + n) into the arrays of a step, those with unknown queries first. Writes the number of these to
- * *unknown. */
-static sfp_status fill(sfp__learner *l, const call_samples *a, int first, int n, int *unknown, sfp_error *err)
+/* Copies samples [first, first + n) into the arrays of a step, those with unknown queries first. Returns the number of these. */
+static int fill(sfp__learner *l, const call_samples *a, int first, int n)
 {
-    int at = 0, slots = 0;
+    int at = 0, slots = 0, unknown = 0;
     for (int known = 0; known < 2; known++) {
         for (int i = first; i < first + n; i++) {
             sfp__item item = item_of(l, a, i);
@@ -94,12 +93,12 @@ static sfp_status fill(sfp__learner *l, const call_samples *a, int first, int n,
             if (a->image)
                 fill_image(l, a->image, at);
             else
-                TRY(sfp__learner_fill_item(l, at, item.replay ? l->model_x + (size_t)slots++ * l->pixels : NULL, err));
+                sfp__learner_fill_item(l, at, item.replay ? l->model_x + (size_t)slots++ * l->pixels : NULL);
             at++;
         }
-        *unknown = known ? *unknown : at;
+        unknown = known ? unknown : at;
     }
-    return SFP_OK;
+    return unknown;
 }
 
 /* ---------------------------------------------------------------- gradients */
@@ -146,11 +145,11 @@ static sfp_status run_pass(sfp__learner *l, const call_samples *a, int first, in
 {
     int unknown = 0;
     *n = count_for_pass(l, a, first, l->capacity);
-    TRY(fill(l, a, first, *n, &unknown, err));
+    unknown = fill(l, a, first, *n);
     if (in_order && unknown > 0) {
         TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
         keep_queries(l, a, unknown);
-        TRY(fill(l, a, first, *n, &unknown, err));
+        unknown = fill(l, a, first, *n);
     }
     for (int i = 0; i < *n; i++) {
         int remaining = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
@@ -241,7 +240,7 @@ static sfp_status compute_features(sfp__learner *l, const call_samples *a, float
     for (int first = 0, n; first < a->n; first += n) {
         int unknown = 0;
         n = count_for_pass(l, a, first, l->model_inputs.max_batch);
-        TRY(fill(l, a, first, n, &unknown, err));
+        unknown = fill(l, a, first, n);
         TRY(sfp__method_inputs_features(&l->model_inputs, n, l->step.xs, unknown, l->step.replayed, l->step.query, err));
         keep_queries(l, a, unknown);
         scatter_rows(l, n, l->model_inputs.features, out);
@@ -266,8 +265,7 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
  * recomputed. The parameters are changed once per call, for all passes of the call.
  *
  * Queries are constants (docs/method.md, section 2), even if they belong to the image that is differentiated. This is the
- * convention of all such systems, whose query pass runs without a graph. With `query-pass shared` the queries are tokens that
- * depend on the parameters; those at theta + h*v are used as constants. */
+ * convention of all such systems, whose query pass runs without a graph. */
 
 /* Copies the trained values, one parameter after another, to `saved`, and changes them to saved + h*v. */
 static void move_parameters(sfp__learner *l, const float *v, float h, float *saved)
@@ -324,7 +322,7 @@ static sfp__train_batch make_batch(sfp__learner *l, const sfp__image_list *p, in
         if (known)
             memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
     }
-    sfp__train_batch batch = sfp__learner_batch(l, n, known || l->opt.fp.query_one ? 0 : n);
+    sfp__train_batch batch = sfp__learner_batch(l, n, known ? 0 : n);
     batch.x = p->x + first;
     batch.label = p->label ? p->label + first : NULL;
     batch.terms = 1;
@@ -443,18 +441,9 @@ const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l)
 /* The images and queries of the batch belong to the learner, those of slots to the buffer. The query of a sample is computed only
  * once, by the first pass that needs it. */
 
-sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err)
+void sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out)
 {
-    if (slot->image_size == l->rgb_bytes) {
-        sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
-        return SFP_OK;
-    }
-    OWNED_BY(sfp__image_done) sfp__image whole = {0};
-    OWNED_BY(sfp__image_done) sfp__image fit = {0};
-    TRY(sfp__image_decode("an image of the buffer", slot->image, slot->image_size, NULL, &whole, err));
-    TRY(sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err));
-    sfp__pixels_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
-    return SFP_OK;
+    sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
 }
 
 bool sfp__learner_masked(const sfp__learner *l)
@@ -462,7 +451,7 @@ bool sfp__learner_masked(const sfp__learner *l)
     return !l->buffer && l->opt.fp.tasks > 0;
 }
 
-sfp_status sfp__learner_fill_item(sfp__learner *l, int at, float *scratch, sfp_error *err)
+void sfp__learner_fill_item(sfp__learner *l, int at, float *scratch)
 {
     const sfp__item *item = &l->step.items[at];
     const sfp__slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
@@ -472,13 +461,12 @@ sfp_status sfp__learner_fill_item(sfp__learner *l, int at, float *scratch, sfp_e
     l->step.masked[at] = !slot && sfp__learner_masked(l);
     l->step.replayed[at] = item->replay;
     memcpy(l->step.query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
-    return slot ? sfp__learner_slot_input(l, slot, scratch, err) : SFP_OK;
+    if (slot)
+        sfp__learner_slot_input(l, slot, scratch);
 }
 
 bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item)
 {
-    if (l->opt.fp.query_one)
-        return true;
     if (item->index < 0)
         return false;
     if (item->replay)

@@ -59,7 +59,7 @@ static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, cons
     p->tap_dim = sfp__learner_tap_dim(opt, c);
     p->count = -1;
     const sfp__vit_plan_options plan = {
-        .mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !opt->fp.query_one};
+        .mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
     return sfp__vit_plan_create(vit, threads, &plan, &p->plan, err);
 }
 
@@ -262,12 +262,6 @@ static void compose(void *ctx, int first, int n, const float *query)
         compose_one(p, l, first, n, query);
 }
 
-static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
-{
-    sfp_predictor *p = ctx;
-    compose_one(p, layer - p->snapshot->view.layer[0], first, n, token);
-}
-
 static void normalise_piece(void *ctx, int i, int worker)
 {
     const sfp_predictor *p = ctx;
@@ -354,22 +348,18 @@ static sfp_status run_prompted(sfp_predictor *p, int n, const int *place, const 
                           .feature = w->feature,
                           .prompts = prompts,
                           .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
+                          .query = w->query,
+                          .queries = unknown,
+                          .compose = compose,
                           .compose_ctx = p,
                           .memo = p->memo};
-    if (p->opt.fp.query_one) {
-        pass.compose_layer = compose_layer;
-    } else {
-        pass.query = w->query;
-        pass.queries = unknown;
-        pass.compose = compose;
-    }
     for (int l = 0; l < s->view.layers; l++) {
         const float *keys = w->prefix[l];
         prompts[s->view.layer[l]] = (sfp__vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
     }
     TRY(sfp__vit_run(p->plan, &pass, err));
     sfp__logits(n, s->classes, D, w->feature, s->linear_w, s->linear_b, p->logits);
-    for (int i = 0; known && !p->opt.fp.query_one && i < unknown; i++) {
+    for (int i = 0; known && i < unknown; i++) {
         memcpy(known->query + (size_t)w->place[i] * (size_t)D, w->query + (size_t)i * (size_t)D, (size_t)D * sizeof(float));
         known->known[w->place[i]] = true;
     }
@@ -401,12 +391,11 @@ static void put_result(sfp_predictor *p, int i, unsigned wants, sfp__predictions
 {
     int to = p->pass.place[i], C = p->snapshot->classes;
     float *z = p->logits + (size_t)i * (size_t)C, *score = wants & SFP__WANT_SCORES ? out->scores + (size_t)to * (size_t)C : z;
-    const uint8_t *candidates = p->opt.answer_all && !p->head ? NULL : p->snapshot->seen; /* NULL: all classes */
     if (p->rows)
-        sfp__log_softmax(C, candidates, z, score);
+        sfp__log_softmax(C, p->snapshot->seen, z, score);
     else if (C > 0 && score != z) /* the scores of a head are log-probabilities */
         memcpy(score, z, (size_t)C * sizeof *score);
-    int32_t best = out->label[to] = sfp__best_class(C, candidates, score);
+    int32_t best = out->label[to] = sfp__best_class(C, p->snapshot->seen, score);
     if (p->learner)
         out->probability[to] = best < 0 ? NAN : expf(score[best]);
     else
@@ -432,8 +421,8 @@ static sfp_status run_passes(sfp_predictor *p, int count, const int *place, cons
         int n = count - i < p->max_batch ? count - i : p->max_batch;
         TRY(p->rows ? run_prompted(p, n, place + i, rgb, known, err) : score_queries(p, n, place + i, known->query, err));
         TRY(sfp__check_scores(n, (int)classes, p->logits, p->head != NULL, err));
-        if (!(p->rows && p->opt.fp.query_one)) /* a head takes a score that is not a number for that of an unseen class */
-            TRY(sfp__check_scores(n, p->tap_dim, p->pass.tap, false, err));
+        /* a head takes a score that is not a number for that of an unseen class */
+        TRY(sfp__check_scores(n, p->tap_dim, p->pass.tap, false, err));
         for (int k = 0; k < n; k++)
             put_result(p, k, wants, out);
     }

@@ -14,13 +14,8 @@
 #define AT(field) offsetof(sfp__learner_options, field)
 
 const sfp__setting sfp__settings[] = {
-#define ROW(type_, key, values, default_value, help, place, min_, max_, ...) \
-    {.info = {key, values, default_value, help},                             \
-     .type = SFP_SETTING_##type_,                                            \
-     .offset = AT(place),                                                    \
-     .min = min_,                                                            \
-     .max = max_,                                                            \
-     __VA_ARGS__},
+#define ROW(type_, key, values, default_value, help, place, min_, max_) \
+    {.info = {key, values, default_value, help}, .type = SFP_SETTING_##type_, .offset = AT(place), .min = min_, .max = max_},
     SFP_SETTINGS_LIST(ROW)
 #undef ROW
 };
@@ -111,17 +106,11 @@ static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sf
     void *at = (char *)o + s->offset;
     double x = 0;
     int word = sfp__word_index(s->info.values, value);
-    if (word < 0 && s->saved_values)
-        word = sfp__word_index(s->saved_values, value);
     switch (s->type) {
     case SFP_SETTING_INT:
     case SFP_SETTING_CLASSES:
         TRY(number(s, value, true, &x, err));
         *(int *)at = (int)x;
-        return SFP_OK;
-    case SFP_SETTING_SIZE:
-        TRY(number(s, value, true, &x, err));
-        *(size_t *)at = (size_t)x;
         return SFP_OK;
     case SFP_SETTING_SEED:
         return set_seed(s, value, at, err);
@@ -162,42 +151,26 @@ static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sf
     return SFP_OK;
 }
 
-_Static_assert(sizeof(sfp__coreset_mode) == sizeof(unsigned) && sizeof(sfp__drift) == sizeof(unsigned),
-               "enums are stored as unsigned");
+_Static_assert(sizeof(sfp__drift) == sizeof(unsigned), "enums are stored as unsigned");
 
 const sfp__setting *sfp__settings_find(const char *key)
 {
     for (int i = 0; i < sfp__settings_count; i++)
         if (sfp__same_key(sfp__settings[i].info.key, key))
             return &sfp__settings[i];
-    for (int i = 0; i < sfp__settings_count; i++)
-        if (sfp__settings[i].alias && sfp__same_key(sfp__settings[i].alias, key))
-            return &sfp__settings[i];
     return NULL;
-}
-
-const char *sfp__setting_shown(const sfp__setting *s, const char *saved, char *buf, size_t size)
-{
-    int i = s->saved_values ? sfp__word_index(s->saved_values, saved) : -1;
-    if (i >= 0)
-        return sfp__word_at(s->info.values, i, buf, size);
-    (void)snprintf(buf, size, "%s", saved);
-    return buf;
 }
 
 const char *sfp__setting_saved_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size)
 {
     const void *at = (const char *)o + s->offset;
-    const char *words = s->saved_values ? s->saved_values : s->info.values;
+    const char *words = s->info.values;
     switch (s->type) {
     case SFP_SETTING_TASKS:
     case SFP_SETTING_INT:
     case SFP_SETTING_CLASSES:
         (void)snprintf(buf, size, "%d", *(const int *)at);
         return s->type == SFP_SETTING_TASKS && *(const int *)at == 0 ? sfp__word_at("free", 0, buf, size) : buf;
-    case SFP_SETTING_SIZE:
-        (void)snprintf(buf, size, "%zu", *(const size_t *)at);
-        return buf;
     case SFP_SETTING_SEED:
         (void)snprintf(buf, size, "%" PRIu64, *(const uint64_t *)at);
         return buf;
@@ -236,12 +209,7 @@ sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *v
     const sfp__setting *s = sfp__settings_find(key);
     if (!s)
         return sfp__fail(err, SFP_EINVAL, "unknown setting '%.80s'", key);
-    sfp__setting as_asked = *s;
-    if (!sfp__same_key(s->info.key, key)) { /* a file's: its messages are in its own words */
-        as_asked.info.key = s->alias;
-        as_asked.info.values = s->saved_values ? s->saved_values : s->info.values;
-    }
-    return apply(&as_asked, o, vit, value, err);
+    return apply(s, o, vit, value, err);
 }
 
 sfp_status sfp__settings_check(const char *key, const char *value, sfp_error *err)

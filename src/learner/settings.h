@@ -7,7 +7,6 @@
 
 typedef enum sfp__setting_type {
     SFP_SETTING_INT,
-    SFP_SETTING_SIZE, /* size_t */
     SFP_SETTING_SEED, /* uint64_t */
     SFP_SETTING_REAL, /* double */
     SFP_SETTING_FLOAT,
@@ -31,9 +30,6 @@ typedef struct sfp__setting {
     sfp__setting_type type;
     size_t offset; /* into sfp__learner_options */
     double min, max;
-    const char *alias;        /* an earlier key that is still accepted; NULL: none */
-    const char *saved;        /* the key in files, if that is an earlier one; NULL: info.key */
-    const char *saved_values; /* earlier words in the order of info.values: files have them, and they are accepted; NULL: none */
 } sfp__setting;
 
 extern const sfp__setting sfp__settings[];
@@ -43,13 +39,11 @@ extern const int sfp__settings_count;
 const char *sfp__selector_name(int i);
 const char *sfp__buffer_method_name(int i);
 
-/* The setting of that key or alias; NULL: there is none. */
+/* The setting of that key; NULL: there is none. */
 const sfp__setting *sfp__settings_find(const char *key);
 /* The value in *o as files store it, which sfp__settings_apply accepts; "" for SFP_SETTING_NORM. Returns buf. */
 const char *sfp__setting_saved_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size);
-/* A text that a file stores, in the words of today; returns buf. */
-const char *sfp__setting_shown(const sfp__setting *s, const char *saved, char *buf, size_t size);
-/* Writes one value into *o. The key may be an alias; messages then have the earlier words. */
+/* Writes one value into *o. */
 sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *vit, const char *key, const char *value,
                                sfp_error *err);
 /* Checks one value without a backbone. */

@@ -1,6 +1,5 @@
 /* The learner's options, one row each. learner/settings.c and run/options.c build their tables from these lists.
- * X(type, key, values, default, help, member of sfp__learner_options, min, max [, .saved = name in files,
- *   .saved_values = words in files]); SFP_RENAMED(name): an earlier name, which files keep. */
+ * X(type, key, values, default, help, member of sfp__learner_options, min, max). */
 #ifndef SFP_LEARNER_SETTINGS_LIST_H
 #define SFP_LEARNER_SETTINGS_LIST_H
 
@@ -10,13 +9,6 @@
       0)                                                                                                                         \
     X(REAL, "sigma", "R", "0.5", "Size of the coreset, relative to the batch; 1 or more: the whole batch.", coreset.sigma, 1e-9, \
       1e9)                                                                                                                       \
-    X(CHOICE, "coreset-rounding", "exact|paper", "exact",                                                                        \
-      "Size of an odd coreset: exact, or as in the paper, where it loses its last sample.", coreset.mode, 0, 0,                  \
-      SFP_RENAMED("coreset"))                                                                                                    \
-    X(FLIP, "learnloss-order", "high|low", "high",                                                                               \
-      "learnloss: choose the highest predicted losses, or the lowest, as the code of its authors does.", coreset.lowest, 0, 0)   \
-    X(FLAG, "craig-cords", "on|off", "off",                                                                                      \
-      "craig: choose per class, by squared distances of residuals, as the library CORDS does.", coreset.cords, 0, 0)             \
     X(FLAG, "weighted", "on|off", "off", "Multiply the loss of each sample by the weight from the selector.", weighted, 0, 0)
 
 /* Rehearsal */
@@ -24,19 +16,9 @@
     X(BUFFER, "buffer", "NAME", "streamfp", "Method that decides which samples the rehearsal buffer keeps.", buffer.method, 0, \
       0)                                                                                                                       \
     X(INT, "buffer-size", "M", "102", "Number of slots of the buffer.", buffer.slots, 1, 1 << 24)                              \
-    X(SIZE, "buffer-bytes", "N", "0", "Maximum size of the buffer in bytes; 0: no limit.", buffer.budget, 0, 1e15)             \
-    X(FLIP, "buffer-format", "pixels|compressed", "pixels", "Storage format of buffered images.", keep_compressed, 0, 0,       \
-      SFP_RENAMED("keep"))                                                                                                     \
     X(INT, "replay", "R", "10", "Number of replayed samples per step.", replay, 0, 100000)                                     \
     X(CHOICE, "drop-rule", "alg2|eq8", "alg2", "Weights of the slots to replace: Algorithm 2 or Equation 8 of the paper.",     \
-      buffer.drop, 0, 0)                                                                                                       \
-    X(CHOICE, "nu", "at-least-one|reservoir", "at-least-one",                                                                  \
-      "Minimum number of replaced slots per batch: one, or none as in reservoir sampling.", buffer.nu, 0, 0)                   \
-    X(FLAG, "aser-retrieve", "on|off", "on", "aser: choose replayed samples by Shapley values, as published, or uniformly.",   \
-      buffer.aser_retrieve, 0, 0)                                                                                              \
-    X(CHOICE, "ssd-schedule", "original|port", "original",                                                                     \
-      "ssd: optimise every 3 batches with a window of 32, as published, or every 6 with 16, as the authors of StreamFP do.",   \
-      buffer.ssd_schedule, 0, 0)
+      buffer.drop, 0, 0)
 
 /* The training step */
 #define SFP_SETTINGS_TRAIN(X)                                                                \
@@ -62,36 +44,27 @@
       0)                                                                                                                         \
     X(CHOICE, "prefix", "projected|raw", "projected",                                                                            \
       "Use prefixes as keys and values (projected), or project them first (raw).", fp.prefix, 0, 0)                              \
-    X(FLIP, "query-pass", "separate|shared", "separate",                                                                         \
-      "Compute queries by a separate pass without prefixes, or share the prompted pass.", fp.query_one, 0, 0,                    \
-      SFP_RENAMED("query"), .saved_values = "two|one")                                                                           \
-    X(CHOICE, "drift", "off|new-class|ph", "new-class",                                                                          \
-      "Task-free streams: event that activates new components; ph: a Page-Hinkley test of the score.", drift, 0, 0)              \
+    X(CHOICE, "drift", "off|new-class", "new-class",                                                                             \
+      "Task-free streams: whether a sample of a new class activates new components.", drift, 0, 0)                               \
     X(INT, "grow-by", "N", "0", "Task-free streams: number of components to activate at a time; 0: a tenth of the pool.",        \
-      fp.span, 0, 65536, SFP_RENAMED("span"))
-
-/* The head */
-#define SFP_SETTINGS_HEAD(X)                                                                                                    \
-    X(FLIP, "answer", "seen|all", "seen",                                                                                       \
-      "Classes that the linear head predicts: those seen so far, or all, as the code of the paper's authors does.", answer_all, \
-      0, 0)
+      fp.span, 0, 65536)
 
 /* Closed-form heads */
-#define SFP_SETTINGS_CLOSED_FORM(X)                                                                                             \
-    X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",   \
-      taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
-    X(FLAG, "tap-mean", "on|off", "off",                                                                                        \
-      "Closed-form heads learn also from the mean of the patch tokens after the last block but one.", tap_mean, 0, 0)           \
-    X(FLIP, "ridge", "plain|balanced", "plain",                                                                                 \
-      "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",            \
-      ridge_balanced, 0, 0)                                                                                                     \
-    X(REAL, "half-life", "N|off", "off",                                                                                        \
-      "Samples count half after N later ones, so that a head follows a world that changes; off: all count the same.",           \
-      half_life, 1, 1e15)                                                                                                       \
-    X(FLIP, "slda", "sums|published", "sums",                                                                                   \
-      "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0, \
-      0)                                                                                                                        \
-    X(FLIP, "shrinkage", "oas|1e-4", "oas",                                                                                     \
+#define SFP_SETTINGS_CLOSED_FORM(X)                                                                                              \
+    X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",    \
+      taps, 0, SFP_VIT_MAX_DEPTH)                                                                                                \
+    X(FLAG, "tap-mean", "on|off", "off",                                                                                         \
+      "Closed-form heads learn also from the mean of the patch tokens after the last block but one.", tap_mean, 0, 0)            \
+    X(FLIP, "ridge", "plain|balanced", "plain",                                                                                  \
+      "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",             \
+      ridge_balanced, 0, 0)                                                                                                      \
+    X(REAL, "half-life", "N|off", "off",                                                                                         \
+      "Samples count half after N later ones, so that a head follows a world that changes; off: all count the same.", half_life, \
+      1, 1e15)                                                                                                                   \
+    X(FLIP, "slda", "sums|published", "sums",                                                                                    \
+      "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0,  \
+      0)                                                                                                                         \
+    X(FLIP, "shrinkage", "oas|1e-4", "oas",                                                                                      \
       "Head slda: shrinkage of the covariance, estimated from the samples (OAS) or fixed.", fixed_shrinkage, 0, 0)
 
 /* The stream */
@@ -105,15 +78,13 @@
     X(CHOICE, "resize", "squash|crop", "squash",                                                                  \
       "How images become square: scale both sides, or scale the shorter side and crop the centre.", resize, 0, 0) \
     X(NORM, "normalise", "backbone|none|imagenet|half", "backbone",                                               \
-      "Mean and standard deviation that normalise images; backbone: those of its file.", mean, 0, 0,              \
-      .saved_values = "checkpoint|none|imagenet|half")
+      "Mean and standard deviation that normalise images; backbone: those of its file.", mean, 0, 0)
 
 #define SFP_SETTINGS_LIST(X)    \
     SFP_SETTINGS_SELECT(X)      \
     SFP_SETTINGS_BUFFER(X)      \
     SFP_SETTINGS_TRAIN(X)       \
     SFP_SETTINGS_FINGERPRINT(X) \
-    SFP_SETTINGS_HEAD(X)        \
     SFP_SETTINGS_CLOSED_FORM(X) \
     SFP_SETTINGS_STREAM(X)      \
     SFP_SETTINGS_INPUT(X)

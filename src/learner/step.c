@@ -41,15 +41,12 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
     }
     if (highest >= classes)
         TRY(sfp__learner_add_classes(l, highest + 1, err));
-    bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS;
     *new_class = false;
     for (int i = 0; i < b; i++) {
         const sfp__sample *s = &samples[i];
         l->batch.label[i] = s->label;
         l->batch.id[i] = s->id;
-        bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
-        l->batch.image[i] = compressed ? s->encoded : s->rgb;
-        l->batch.image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
+        l->batch.image[i] = s->rgb;
         l->batch.has_query[i] = false;
         if (l->head)
             l->batch.key[i] = sfp__digest_bytes((sfp__digest){{0}}, s->rgb, l->rgb_bytes).word[0];
@@ -68,34 +65,6 @@ static void compute_scores(const sfp__learner *l, int b, float *out)
         out[i] = sfp__dot(l->D, l->batch.mean_embed + (size_t)i * (size_t)l->D, l->batch.fingerprint);
 }
 
-/* --------------------------------------------------------------------- drift */
-
-static const double DRIFT_SLACK = 0.5, DRIFT_LIMIT = 20;
-static const double DRIFT_WARM_UP = 30; /* number of values before the detector can fire */
-
-bool sfp__drift_next(sfp__drift_detector *d, double value)
-{
-    if (!isfinite(value))
-        return false;
-    double deviation = d->count > 1 ? sqrt(d->m2 / (d->count - 1)) : 0;
-    if (d->count >= DRIFT_WARM_UP && deviation > 0) {
-        double z = (value - d->mean) / deviation;
-        d->up += z - DRIFT_SLACK;
-        d->down += z + DRIFT_SLACK;
-        d->up_min = fmin(d->up_min, d->up);
-        d->down_max = fmax(d->down_max, d->down);
-        if (d->up - d->up_min > DRIFT_LIMIT || d->down_max - d->down > DRIFT_LIMIT) {
-            *d = (sfp__drift_detector){0};
-            return true;
-        }
-    }
-    d->count++;
-    double delta = value - d->mean;
-    d->mean += delta / d->count;
-    d->m2 += delta * (value - d->mean);
-    return false;
-}
-
 /* ------------------------------------------------------------------- selection */
 
 /* Computes the inputs of the selector other than scores. This also computes queries, so a step does not compute them again. */
@@ -105,8 +74,7 @@ static sfp_status compute_method_inputs(sfp__learner *l, int b, sfp_error *err)
         return SFP_OK;
     TRY(sfp__method_inputs_compute(&l->method_inputs, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL,
                                    l->batch.query, err));
-    if (l->method_inputs.query_plan || !l->opt.fp.query_one)
-        memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
+    memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
     return SFP_OK;
 }
 
@@ -123,24 +91,13 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
     TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
     compute_scores(l, b, l->batch.score);
     bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
-    if (l->opt.drift == SFP_DRIFT_PH) {
-        double mean = 0;
-        for (int i = 0; i < b; i++)
-            mean += (double)l->batch.score[i] / b;
-        grow = sfp__drift_next(&l->detector, mean);
-    }
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->active_end;
         TRY(sfp__fp_activate_components(l->fp, err));
         r->grew = l->fp->active_end > open; /* if the pool is full, all components become trainable and none is activated */
         compute_scores(l, b, l->batch.score);
     }
-    sfp__select_options coreset = l->opt.coreset;
-    int max_coreset = l->max_step_samples - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
-    if (l->limits.coreset > 0 && l->limits.coreset < max_coreset)
-        max_coreset = l->limits.coreset;
-    if (c > max_coreset) /* the same window with fewer samples */
-        coreset.sigma = (double)max_coreset / b;
+    int max_coreset = l->max_step_samples - l->opt.replay;
     TRY(compute_method_inputs(l, b, err));
     const sfp__gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
     l->batch.selected = (sfp__select_batch){.b = b,
@@ -161,7 +118,7 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
                                  .threads = l->threads,
                                  .state = l->select_state,
                                  .ctx = l->selector->ctx};
-    TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
+    TRY(l->selector->pick(&batch, &l->opt.coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
     if (r->coreset_count > max_coreset) /* a selector may choose the whole batch regardless of sigma */
         r->coreset_count = max_coreset;
     r->similarity = l->batch.score;
@@ -184,7 +141,7 @@ static int order_items(sfp__learner *l, int c, const int *slots, int r)
     return unknown;
 }
 
-static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp_error *err)
+static void fill_step(sfp__learner *l, int c, const int *slots, int r)
 {
     float weight_sum = 0;
     for (int i = 0; i < c; i++)
@@ -195,13 +152,12 @@ static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp
         int k = 0;
         while (indices[k] != item->index)
             k++;
-        TRY(sfp__learner_fill_item(l, i, l->step.rx + (size_t)(item->replay ? k : 0) * l->pixels, err));
+        sfp__learner_fill_item(l, i, l->step.rx + (size_t)(item->replay ? k : 0) * l->pixels);
         if (item->replay)
             l->step.weight[i] = 1.0f / (float)r;
         else
             l->step.weight[i] = l->opt.weighted && weight_sum > 0 ? l->batch.select_weight[k] / weight_sum : 1.0f / (float)c;
     }
-    return SFP_OK;
 }
 
 /* Computes the queries of the batch that are not known yet. */
@@ -228,9 +184,8 @@ static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err
 static void count_prediction(const sfp__learner *l, int classes, const float *scores, int32_t true_label,
                              sfp__timestamp_details *r)
 {
-    const uint8_t *candidates = l->opt.answer_all && !l->opt.method ? NULL : l->classes.seen;
     r->prequential_total++;
-    r->prequential_correct += sfp__best_class(classes, candidates, scores) == true_label;
+    r->prequential_correct += sfp__best_class(classes, l->classes.seen, scores) == true_label;
 }
 
 /* Test-then-train: counts the predictions of the linear head for the coreset, made before the step. */
@@ -290,17 +245,16 @@ static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int 
 static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int c = r->coreset_count, capacity = l->opt.replay ? l->opt.replay : 1;
-    int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
     for (int k = 0; k < r->steps; k++) {
         int *slots = l->step.replay + k * capacity, drawn;
-        TRY(draw_replay(l, b, want, slots, &drawn, r, err));
+        TRY(draw_replay(l, b, l->opt.replay, slots, &drawn, r, err));
         int unknown = order_items(l, c, slots, drawn);
-        TRY(fill_step(l, c, slots, drawn, err));
+        fill_step(l, c, slots, drawn);
         sfp__train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
         batch.terms = drawn ? 2 : 1;
         sfp__train_result result = {0};
         TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
-        sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
+        sfp__learner_keep_queries(l, unknown);
         teach_selector(l, c + drawn, c, result.logits);
         l->step.loss[k] = result.loss;
         l->step.replay_count[k] = drawn;
@@ -329,7 +283,6 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
                                      .label = l->batch.label,
                                      .id = l->batch.id,
                                      .image = l->batch.image,
-                                     .image_size = l->batch.image_size,
                                      .mean_embed = l->batch.mean_embed,
                                      .query = l->batch.query,
                                      .has_query = l->batch.has_query,
@@ -417,8 +370,6 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
     sfp__timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
-    if (l->limits.steps > 0 && l->limits.steps < r.steps)
-        r.steps = l->limits.steps;
     bool new_class = false;
     double start = sfp__vit_memo_now(l->opt.memo);
     TRY(load_batch(l, b, samples, &new_class, err));

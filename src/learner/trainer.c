@@ -67,7 +67,7 @@ sfp_status sfp__trainer_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     TRY(reserve_classes(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
     const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     const sfp__vit_plan_options train = {
-        .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !opt->fp.query_one};
+        .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
     TRY(make_plan(t, &train, &t->backward, err));
     TRY(make_plan(t, &plain, &t->forward, err));
     *out = TAKE(t);
@@ -153,13 +153,15 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     TRY(sfp__fp_prepare(t->fp, err));
     double attuned = sfp__monotonic_seconds();
     t->batch = b;
-    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = run_linear_head, .head_ctx = t};
+    sfp__vit_pass pass = {.b = b->n,
+                          .xs = b->x,
+                          .query = b->query,
+                          .queries = b->queries,
+                          .feature = t->feature,
+                          .head = run_linear_head,
+                          .head_ctx = t,
+                          .memo = t->opt.memo};
     double charged = sfp__vit_memo_charged(t->opt.memo);
-    pass.memo = t->opt.memo;
-    if (!t->opt.fp.query_one) {
-        pass.query = b->query;
-        pass.queries = b->queries;
-    }
     const sfp__fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     TRY(sfp__vit_run(t->backward, &pass, err));
@@ -220,7 +222,7 @@ sfp_status sfp__trainer_step(sfp__trainer *t, const sfp__train_batch *batch, sfp
 sfp_status sfp__trainer_prepare_pixels(sfp__trainer *t, sfp_error *err)
 {
     const sfp__vit_plan_options o = {
-        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !t->opt.fp.query_one};
+        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
     if (t->pixels)
         return SFP_OK;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
@@ -233,11 +235,8 @@ static sfp_status run_to_pixels(sfp__trainer *t, const sfp__train_batch *b, sfp_
 {
     TRY(sfp__trainer_prepare_pixels(t, err));
     TRY(sfp__fp_prepare(t->fp, err));
-    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .head = loss, .head_ctx = t, .grad_x = dx};
-    if (!t->opt.fp.query_one) {
-        pass.query = b->query;
-        pass.queries = b->queries;
-    }
+    sfp__vit_pass pass = {
+        .b = b->n, .xs = b->x, .query = b->query, .queries = b->queries, .head = loss, .head_ctx = t, .grad_x = dx};
     const sfp__fp_samples samples = {.replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     t->batch = b;

@@ -206,9 +206,6 @@ typedef void (*sfp__vit_token_head_fn)(void *ctx, int lane, int first, int n, co
  * prefixes. It runs on a pool thread, like sfp__vit_head_fn. */
 typedef void (*sfp__vit_compose_fn)(void *ctx, int first, int n, const float *query);
 
-/* Like sfp__vit_compose_fn for one layer, with the class tokens (n, D) that enter it. */
-typedef void (*sfp__vit_compose_layer_fn)(void *ctx, int layer, int first, int n, const float *token);
-
 /* The prefix of one layer. */
 typedef struct sfp__vit_prompt {
     int rows;               /* rows of its keys and of its values; 0: none */
@@ -229,7 +226,6 @@ typedef struct sfp__vit_pass {
     float *query;                   /* (b, D) class tokens of the query pass; NULL: not needed */
     int queries;                    /* number of leading samples whose queries this pass computes; the others are inputs */
     sfp__vit_compose_fn compose;    /* computes the prefixes from the queries */
-    sfp__vit_compose_layer_fn compose_layer; /* or computes those of one layer from the class token that enters it */
     void *compose_ctx;
 
     /* outputs; NULL: not computed */

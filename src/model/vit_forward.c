@@ -137,10 +137,6 @@ static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
     const sfp__vit *v = u->plan->v;
     int D = v->config.dim, T = v->tokens, H = v->config.heads;
     bool last = l == v->config.depth - 1;
-    if (prompted && u->pass->compose_layer && sfp__vit_prompt_at(u->pass, l).rows) {
-        copy_class_rows(u, u->lane->saved[l].xin, u->lane->xc);
-        u->pass->compose_layer(u->pass->compose_ctx, l, u->first, u->n, u->lane->xc);
-    }
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
             sfp__attn a = sfp__vit_attention(u, l, i, h, prompted);

@@ -56,7 +56,7 @@ static sfp__digest digest_context(sfp__vit *v)
 {
     const sfp__vit_config *c = &v->config;
     const int32_t numbers[] = {
-        c->img_size, c->patch_size,    c->channels,          c->dim, c->depth, c->heads, c->hidden, c->quick_gelu,
+        c->img_size, c->patch_size,    c->channels,           c->dim,         c->depth, c->heads, c->hidden, c->quick_gelu,
         c->pre_norm, c->no_patch_bias, (int32_t)v->precision, sfp__gemm_isa()};
     const char *texts[] = {sfp_version(), sfp__gemm_backend(), sfp__kernels_get()->isa, sfp__cpu_name()};
     sfp__digest d = sfp__digest_bytes((sfp__digest){{0}}, numbers, sizeof numbers);
@@ -168,7 +168,7 @@ void sfp__vit_memo_choose_taps(const sfp__vit_memo *m, sfp__vit_microbatch *u)
 
 sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass)
 {
-    bool prompted = pass->prompts || pass->compose || pass->compose_layer;
+    bool prompted = pass->prompts || pass->compose;
     bool more = pass->embed || pass->tokens || pass->normed || pass->class_attention || pass->head || pass->token_head;
     if (!pass->memo || pass->memo->paused || (pass->tap && pass->taps > pass->memo->taps))
         return SFP_MEMO_NONE;

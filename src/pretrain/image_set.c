@@ -39,8 +39,7 @@ static void load_one(void *ctx, int piece, int worker)
     sfp_record record;
     sfp_status s = sfp__source_record(l->source, source_index(l, i), &record, &err);
     if (!s)
-        s = sfp__raw_image_read_fit(l->source, source_index(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL,
-                                    &err);
+        s = sfp__raw_image_read_fit(l->source, source_index(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, &err);
     p->label[i] = s ? -1 : record.label;
     l->broken[i] = s != SFP_OK;
     if (!s)

@@ -50,7 +50,7 @@ static void put_code(sfp__text *t, const char *s)
 static void put_changed_options(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
-    const char *preset = sfp__result_preset_name(r);
+    const char *preset = sfp__result_value(r, "preset");
     if (preset) {
         sfp__text_put(t, " The options are those of preset ");
         put_code(t, preset);
@@ -63,9 +63,9 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
         if (!sfp__config_differs(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : preset ? ", except <code>" : " Options that differ from the defaults: <code>");
-        sfp__put_html(t, sfp__result_option_name(p->key));
+        sfp__put_html(t, p->key);
         sfp__text_put(t, " ");
-        sfp__put_html(t, *p->value ? sfp__result_option_value(p->key, p->value) : "(empty)");
+        sfp__put_html(t, *p->value ? p->value : "(empty)");
         sfp__text_put(t, "</code>");
     }
     sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
@@ -187,9 +187,7 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
     put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note); /* also if it was not measured */
     (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
     put_number(t, r, "forgetting", note);
-    (void)snprintf(note, sizeof note, "predicted before training; %s have the label of the sample before",
-                   sfp__format_percent(r->no_change_accuracy, b));
-    put_number(t, r, "prequential_accuracy", isfinite(r->no_change_accuracy) ? note : NULL);
+    put_number(t, r, "prequential_accuracy", NULL);
     (void)snprintf(note, sizeof note, "%s before scaling", sfp__format_percent(r->calibration.before, b));
     put_number(t, r, "calibration.error", isfinite(r->calibration.before) ? note : NULL);
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
@@ -369,12 +367,12 @@ static void put_config(sfp__text *t, const sfp_result *r)
     for (int i = 0; i < r->config_count; i++) {
         const char *default_value = sfp__config_base(&r->config[i]);
         sfp__text_put(t, sfp__config_differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
-        sfp__put_html(t, sfp__result_option_name(r->config[i].key));
+        sfp__put_html(t, r->config[i].key);
         sfp__text_put(t, "</td><td>");
-        sfp__put_html(t, sfp__result_option_value(r->config[i].key, r->config[i].value));
+        sfp__put_html(t, r->config[i].value);
         sfp__text_put(t, "</td><td>");
         if (default_value && *default_value)
-            sfp__put_html(t, sfp__result_option_value(r->config[i].key, default_value));
+            sfp__put_html(t, default_value);
         else
             sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "none" : "unknown");
         sfp__text_put(t, r->config[i].preset_value ? " (preset)</td></tr>" : "</td></tr>");

@@ -7,10 +7,7 @@
 
 typedef struct sfp__thumb {
     int width, height;
-    const uint8_t *rgb;     /* NULL: encoded, or no pixels */
-    const uint8_t *encoded; /* (encoded_size) the bytes of an image file; NULL: not encoded */
-    size_t encoded_size;
-    sfp__resize resize; /* how an encoded image is made square */
+    const uint8_t *rgb; /* NULL: no pixels */
     const char *label;  /* class name */
     uint64_t age;       /* timestamps since it was stored; 0 for batch images */
     bool in_coreset;    /* of a batch image */

@@ -46,27 +46,9 @@ static void put_image(sfp__image *sheet, int at, const sfp__image *small)
         memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small->rgb + y * row, row);
 }
 
-/* Decodes and resizes an image in the same way as the learner. If it cannot be decoded, it is counted and its cell stays grey. */
-static sfp_status paste_encoded(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
-{
-    uint8_t rgb[3 * SIDE * SIDE];
-    sfp_error why;
-    const sfp__raw_image p = {
-        .kind = SFP_RAW_IMAGE_ENCODED, .bytes = (uint8_t *)(uintptr_t)from->encoded, .size = from->encoded_size};
-    sfp_status s = sfp__raw_image_fit(&p, "an image of the buffer", SIDE, from->resize, rgb, &why);
-    if (s == SFP_OK)
-        put_image(sheet, at, &(sfp__image){SIDE, SIDE, rgb});
-    else if (s == SFP_ENOMEM)
-        return sfp__fail(err, s, "%s", why.message);
-    *broken += s != SFP_OK;
-    return SFP_OK;
-}
-
 /* Draws one thumbnail in cell `at`, with its aspect ratio. Without pixels, the cell stays grey. */
-static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
+static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, sfp_error *err)
 {
-    if (from->encoded)
-        return paste_encoded(sheet, at, from, broken, err);
     if (!from->rgb || from->width < 1 || from->height < 1)
         return SFP_OK;
     sfp__image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
@@ -78,8 +60,8 @@ static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *
     return SFP_OK;
 }
 
-/* Writes the style rule with the PNG. *broken counts the images that could not be decoded. */
-static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__thumb *const *thumb, int *broken, sfp_error *err)
+/* Writes the style rule with the PNG. */
+static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__thumb *const *thumb, sfp_error *err)
 {
     sfp__image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
@@ -87,9 +69,8 @@ static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__
     OWNED_BY(sfp__text_done) sfp__text png = {0};
     TRY(sfp__check_memory(rgb, err));
     memset(rgb, 128, bytes);
-    *broken = 0;
     for (int i = 0; i < n; i++)
-        TRY(paste(&sheet, i, thumb[i], broken, err));
+        TRY(paste(&sheet, i, thumb[i], err));
     TRY(sfp__image_encode_png("thumbnails", &sheet, &png, err));
     sfp__text_printf(t, "<style>.%s i{background-image:url(data:image/png;base64,", class);
     put_base64(t, (const uint8_t *)png.s, png.length);
@@ -167,10 +148,10 @@ static void put_batch_group(sfp__text *t, const char *class, const char *title, 
 
 sfp_status sfp__sheet_batch(sfp__text *t, const sfp__report_images *p, sfp_error *err)
 {
-    int n = p->batch_count, in_coreset = 0, broken;
+    int n = p->batch_count, in_coreset = 0;
     OWNED const sfp__thumb **thumb = choose_thumbs(&n, p->batch, compare_coreset_first);
     TRY(sfp__check_memory(thumb, err));
-    TRY(put_sprite(t, "took", n, thumb, &broken, err));
+    TRY(put_sprite(t, "took", n, thumb, err));
     while (in_coreset < n && thumb[in_coreset]->in_coreset)
         in_coreset++;
     put_batch_group(t, "yes", "Trained on", p->coreset_count, 0, in_coreset, thumb);
@@ -187,18 +168,16 @@ static void put_buffer_thumb(sfp__text *t, int i, const sfp__thumb *th, uint64_t
 
 sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, sfp_error *err)
 {
-    int n = count, broken;
+    int n = count;
     uint64_t oldest = 0;
     OWNED const sfp__thumb **thumb = choose_thumbs(&n, thumbs, compare_class_and_age);
     TRY(sfp__check_memory(thumb, err));
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
-    TRY(put_sprite(t, "kept", n, thumb, &broken, err));
+    TRY(put_sprite(t, "kept", n, thumb, err));
     sfp__text_printf(t, "<p class=\"note\">%d image%s", count, count == 1 ? "" : "s");
     if (n < count)
         sfp__text_printf(t, ", of which %d are shown, evenly spread", n);
-    if (broken)
-        sfp__text_printf(t, "; %d could not be decoded and %s grey", broken, broken == 1 ? "is" : "are");
     sfp__text_printf(
         t, "; oldest first; the bar below an image shows its age (full width: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">",
         oldest, oldest == 1 ? "" : "s");

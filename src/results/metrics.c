@@ -29,7 +29,7 @@ double sfp__no_minus_zero(double x, int decimals)
     return fabs(x) < 0.5 * pow(10, -decimals) ? 0 : x;
 }
 
-double sfp__forgetting(int tasks, int done, const double *a, bool clipped)
+double sfp__forgetting(int tasks, int done, const double *a)
 {
     double sum = 0;
     int n = 0;
@@ -38,17 +38,11 @@ double sfp__forgetting(int tasks, int done, const double *a, bool clipped)
         for (int k = j; k + 1 < done; k++)
             best = fmax(best, at(tasks, a, k, j)); /* fmax ignores NAN */
         if (!isnan(best) && !isnan(last)) {
-            sum += clipped && last > best ? 0 : best - last;
+            sum += best - last;
             n++;
         }
     }
     return n ? sum / n : NAN;
-}
-
-bool sfp__result_clips_forgetting(const sfp_result *r)
-{
-    const char *rule = sfp__result_value(r, "forgetting");
-    return rule && strcmp(rule, "authors") == 0;
 }
 
 double sfp__backward_transfer(int tasks, int done, const double *a)
@@ -68,7 +62,7 @@ double sfp__backward_transfer(int tasks, int done, const double *a)
 void sfp__result_summarise(sfp_result *r)
 {
     r->average_accuracy = sfp__average_accuracy(r->tasks, r->tasks_done, r->accuracy);
-    r->forgetting = sfp__forgetting(r->tasks, r->tasks_done, r->accuracy, sfp__result_clips_forgetting(r));
+    r->forgetting = sfp__forgetting(r->tasks, r->tasks_done, r->accuracy);
     r->backward_transfer = sfp__backward_transfer(r->tasks, r->tasks_done, r->accuracy);
 }
 

@@ -32,7 +32,6 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     for (size_t i = 0; i < j * j; i++)
         n.accuracy[i] = NAN;
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
-    n.no_change_accuracy = n.near_future_accuracy = NAN;
     n.calibration.error = n.calibration.before = NAN;
     n.lambda = n.cs = n.coverage = n.samples_per_second = n.batch_seconds = NAN;
     n.lag.mean = n.lag.max = n.lag.last = NAN;
@@ -158,45 +157,6 @@ const char *sfp__result_value(const sfp_result *r, const char *key)
     return p ? p->value : NULL;
 }
 
-/* Options and values that were renamed; result.json keeps their earlier names. */
-static const struct {
-    const char *saved, *name;
-} renamed_options[] = {{"pending", "label-queue"},
-                       {"keep", "buffer-format"},
-                       {"query", "query-pass"},
-                       {"coreset", "coreset-rounding"},
-                       {"span", "grow-by"}};
-static const struct {
-    const char *key, *saved, *value;
-} renamed_values[] = {{"query", "two", "separate"}, {"query", "one", "shared"}, {"normalise", "checkpoint", "backbone"}};
-
-const char *sfp__result_option_name(const char *key)
-{
-    for (size_t i = 0; i < sizeof renamed_options / sizeof *renamed_options; i++)
-        if (strcmp(renamed_options[i].saved, key) == 0)
-            return renamed_options[i].name;
-    return key;
-}
-
-const char *sfp__result_option_value(const char *key, const char *value)
-{
-    for (size_t i = 0; i < sizeof renamed_values / sizeof *renamed_values; i++)
-        if (strcmp(renamed_values[i].key, key) == 0 && strcmp(renamed_values[i].saved, value) == 0)
-            return renamed_values[i].value;
-    return value;
-}
-
-const char *sfp__result_setting(const sfp_result *r, const char *name)
-{
-    const char *value = sfp__result_value(r, name);
-    for (size_t i = 0; !value && i < sizeof renamed_options / sizeof *renamed_options; i++) {
-        const char *saved = strcmp(renamed_options[i].name, name) == 0 ? renamed_options[i].saved : NULL;
-        if (saved && (value = sfp__result_value(r, saved)) != NULL)
-            return sfp__result_option_value(saved, value);
-    }
-    return value;
-}
-
 /* Whether the run had a closed-form head alone. */
 static bool is_closed_form(const sfp_result *r)
 {
@@ -225,18 +185,10 @@ const char *sfp__result_task_title(const sfp_result *r, int i, int width, char b
     return sfp__task_title(r->task_names[i] ? r->task_names[i] : "", width, name_of_class, r, buf);
 }
 
-const char *sfp__result_preset_name(const sfp_result *r)
-{
-    for (int i = 0; i < r->config_count; i++)
-        if (r->config[i].preset_value)
-            return sfp__result_value(r, "preset");
-    return NULL;
-}
-
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *select = sfp__result_value(r, "select"), *buffer = sfp__result_value(r, "buffer");
-    const char *preset = sfp__result_preset_name(r);
+    const char *preset = sfp__result_value(r, "preset");
     const char *name = is_closed_form(r) ? sfp__result_value(r, "method") : select ? select : buffer ? buffer : "";
     bool both = !is_closed_form(r) && select && buffer && strcmp(select, buffer) != 0;
     (void)snprintf(buf, size, "%s%s%s%s%s", name, both ? "+" : "", both ? buffer : "", preset ? ", preset " : "",

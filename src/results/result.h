@@ -111,8 +111,6 @@ struct sfp_result {
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN: not measured */
     double average_accuracy, forgetting, backward_transfer; /* NAN: not defined */
     double prequential_accuracy;                            /* NAN: not measured */
-    double no_change_accuracy;   /* of predicting the label of the sample before, on the samples that were processed */
-    double near_future_accuracy; /* on samples that arrive some batches later; NAN: not measured */
     uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP_CONFUSION_MAX classes */
     sfp__result_calibration calibration; /* of the last evaluation */
     int evaluation_count;
@@ -162,13 +160,6 @@ const char *sfp__config_base(const sfp__config_entry *p);
 /* Whether the user has set the option to another value than that; false if it is unknown. */
 bool sfp__config_differs(const sfp__config_entry *p);
 const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
-/* The name of an option today, for a key of result.json, and the word of today for a value there. */
-const char *sfp__result_option_name(const char *key);
-const char *sfp__result_option_value(const char *key, const char *value);
-/* The value of an option by its name of today or its key, in words of today if the name is; NULL: no such option. */
-const char *sfp__result_setting(const sfp_result *r, const char *name);
-/* The preset whose values the result has; NULL: none. */
-const char *sfp__result_preset_name(const sfp_result *r);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer), and the
  * preset: "random+er, preset paper". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
@@ -198,13 +189,11 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
 
 /* Computes average accuracy, forgetting and backward transfer from `accuracy` and tasks_done. */
 void sfp__result_summarise(sfp_result *r);
-/* Whether the setting `forgetting` of the run is "authors". */
-bool sfp__result_clips_forgetting(const sfp_result *r);
 
 /* Metrics of an accuracy matrix `a` (tasks, tasks), of which the first `done` rows are measured. NAN: not defined. */
 double sfp__average_accuracy(int tasks, int done, const double *a);
 /* clipped: no task forgets less than 0, as in the authors' code. */
-double sfp__forgetting(int tasks, int done, const double *a, bool clipped);
+double sfp__forgetting(int tasks, int done, const double *a);
 double sfp__backward_transfer(int tasks, int done, const double *a);
 /* Counts a prediction, unless its confidence is NAN: no class was predicted. */
 void sfp__reliability_add(sfp__reliability *c, double confidence, bool correct);

@@ -65,8 +65,6 @@ const sfp__result_field sfp__result_fields[] = {
     {SFP_FIELD_REAL, NULL, "backward_transfer", AT(backward_transfer), -1, 1, ACCURACY("backward transfer", COLUMN)},
     {SFP_FIELD_REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1,
      ACCURACY("prequential accuracy", COLUMN, .main = true, .meaning = "predicted before training")},
-    {SFP_FIELD_REAL, NULL, "no_change_accuracy", AT(no_change_accuracy), 0, 1, OPTIONAL},
-    {SFP_FIELD_REAL, NULL, "near_future_accuracy", AT(near_future_accuracy), 0, 1, OPTIONAL, ACCURACY("near-future accuracy")},
     {SFP_FIELD_REAL, "calibration", "error", AT(calibration.error), 0, 1, OPTIONAL,
      SHOWN("calibration error", 4, .fraction = true, .better = -1, .meaning = "confidence and accuracy")},
     {SFP_FIELD_REAL, "calibration", "before", AT(calibration.before), 0, 1, OPTIONAL,
@@ -202,7 +200,7 @@ const char *sfp__result_string(const sfp_result *r, const char *key)
     const sfp__result_field *f = sfp__result_field_find(key);
     const char *option = member_of(key, "config");
     if (option)
-        return sfp__result_setting(r, option);
+        return sfp__result_value(r, option);
     if (strcmp(key, "version") == 0)
         return r->version;
     return f && f->kind == SFP_FIELD_TEXT ? (const char *)r + f->offset : NULL;

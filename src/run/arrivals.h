@@ -36,7 +36,6 @@ typedef struct sfp__delivery {
     const sfp__sample *samples;
     int64_t batch;   /* an indexed stream: the last batch from which samples were taken */
     int64_t arrived; /* samples of the stream up to here; -1: there are none to train on */
-    double time;     /* seconds in which they arrived, less the time spent on unlabelled images; NAN: no arrival rate */
     /* to predict */
     int predict_count;
     struct {

@@ -6,8 +6,6 @@
 #include "results/result.h"
 #include "run/run_internal.h"
 
-#include <math.h>
-
 enum { NAME_BYTES = 4096 };
 
 typedef struct indexed {
@@ -18,11 +16,10 @@ typedef struct indexed {
     sfp__sample *samples;       /* (batch * max_batches) of several batches */
     sfp__candidate *candidates; /* (batch * max_batches) allocate adaptive: scratch */
     int *order;                 /* (batch * max_batches) likewise */
-    int max_batches;            /* triage or allocate adaptive: maximum number of batches delivered at once */
+    int max_batches;            /* maximum number of batches delivered at once: allocate adaptive more than 1 */
     char (*name)[NAME_BYTES];   /* (SFP__GROUP) */
     int64_t next;               /* the first unlabelled image that was not predicted yet */
     uint64_t unread;            /* unlabelled images before `next` that could not be read */
-    double predicting;          /* seconds of prediction since the last batch */
     struct {
         const int64_t *batch;
         int batches;        /* to train on */
@@ -63,14 +60,13 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    bool allocates = o->allocate != SFP_ALLOCATE_FIXED;
-    a->max_batches = allocates && timed ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
+    bool allocates = o->allocate != SFP_ALLOCATE_FIXED && timed;
+    a->max_batches = allocates ? SFP__RUN_POOL_BATCHES : 1;
     const sfp__clock_options co = {.kind = p->clock,
                                    .lambda = o->rate,
                                    .queue = o->queue,
                                    .policy = o->policy,
-                                   .pool = o->triage || (allocates && timed),
-                                   .pool_most = a->max_batches,
+                                   .pool = allocates ? a->max_batches : 0,
                                    .stop = p->hooks->stop};
     size_t samples = (size_t)o->learner.batch * (size_t)a->max_batches;
     TRY(sfp__alloc(&a->samples, samples, sizeof *a->samples, err));
@@ -96,14 +92,11 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__plan *p = base->plan;
     a->clock.batches = p->batches.count;                      /* clock paper keeps some of the batches */
     a->clock.began = sfp__monotonic_seconds() - a->clock.now; /* clock real: no time has passed since the run was opened */
-    sfp__batch_loader_options fo = {.size = p->size,
-                                    .resize = p->opt->learner.resize,
-                                    .keep_encoded = p->opt->learner.keep_compressed,
-                                    .depth = SFP__RUN_PREFETCH + (a->clock.opt.pool ? a->max_batches : 0)};
+    sfp__batch_loader_options fo = {
+        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH + a->clock.opt.pool};
     TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->loader, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;
-    fo.keep_encoded = false;
     fo.depth = 2 * SFP__GROUP;
     return sfp__batch_loader_create(p->source, &p->tasks, &p->unlabelled, &fo, a->next, &a->unlabelled, err);
 }
@@ -136,28 +129,23 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
 {
     const sfp__plan *p = a->base.plan;
     const sfp__batches *b = &p->batches;
-    int64_t unlabelled = 0;
     sfp__batch_loader_release(a->loader, batch[0]); /* batches that the clock dropped need not be decoded */
     for (int i = 0; i < n; i++) {
-        int64_t k = batch[i], before = k > 0 ? k - 1 : k;
+        int64_t k = batch[i];
         int m;
         TRY(sfp__batch_loader_take(a->loader, k, &m, &d->samples, err));
         if (n > 1)
             memcpy(a->samples + d->count, d->samples, (size_t)m * sizeof *a->samples);
         a->delivered.skipped += b->first[k + 1] - b->first[k] - m;
         d->count += m;
-        if (a->arrived)
-            unlabelled += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
     }
     if (n > 1)
         d->samples = a->samples;
     d->batch = batch[n - 1];
     d->arrived = b->arrived[d->batch];
     d->changed = true;
-    if (p->clock != SFP_CLOCK_OFF)
-        d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
     int arrived = d->count;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1) {
+    if (n > 1) {
         for (int i = 0; i < arrived; i++)
             a->candidates[i].learned = sfp__learner_class_samples(a->base.learner, a->samples[i].label);
         d->count = sfp__allocate_samples(arrived, a->samples, p->opt->learner.batch, a->candidates, a->order);
@@ -174,7 +162,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     const sfp__plan *p = base->plan;
     int count, n = 1;
     const int64_t *batch = sfp__clock_next(&a->clock, &count);
-    *d = (sfp__delivery){.arrived = -1, .time = NAN, .task = p->tasks.count - 1};
+    *d = (sfp__delivery){.arrived = -1, .task = p->tasks.count - 1};
     if (!batch && a->next < p->unlabelled.count && !sfp__plan_stopped(p))
         return take_unlabelled(a, INT64_MAX, d, err); /* after the last batch */
     d->end = !batch;
@@ -184,7 +172,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
     bool overload = base->query_seconds && *base->query_seconds * p->opt->rate > 1;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED && count <= SFP__RUN_BACKLOG && !overload)
+    if (count <= SFP__RUN_BACKLOG && !overload)
         n = 1; /* a short backlog: the batches are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
@@ -203,11 +191,9 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
         a->unread += (uint64_t)a->delivered.unread;
         base->r->samples.skipped += (uint64_t)a->delivered.unread;
         base->r->labels.unlabelled += (uint64_t)(a->delivered.unlabelled - a->delivered.unread);
-        a->predicting += seconds;
     } else if (n) {
         sfp__batch_loader_release(a->loader, a->delivered.batch[n - 1] + 1);
         base->r->samples.skipped += (uint64_t)a->delivered.skipped;
-        a->predicting = 0;
     }
     if (a->clock.delivered_count) /* after the last batch there is no lag */
         sfp__clock_advance(&a->clock, n, seconds);

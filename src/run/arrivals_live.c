@@ -110,7 +110,6 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     bool waits = !isnan(o->max_wait) || real || p->source->ops->pauses;
     const sfp__inbox_options io = {.size = p->size,
                                    .resize = o->learner.resize,
-                                   .keep_encoded = o->learner.keep_compressed,
                                    .batch = o->learner.batch,
                                    .queue = real ? o->queue : SFP__RUN_PREFETCH,
                                    .policy = real ? o->policy : SFP_QUEUE_BLOCK,
@@ -260,11 +259,6 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     return SFP_OK;
 }
 
-static bool allocates(const live *a)
-{
-    return a->pool && a->base.plan->opt->allocate != SFP_ALLOCATE_FIXED;
-}
-
 /* Labelled images per second. */
 static double arrival_rate(const live *a)
 {
@@ -297,7 +291,7 @@ static void skip_refused(live *a)
 static sfp_status take_inbox(live *a, double until, sfp_error *err)
 {
     const sfp__plan *p = a->base.plan;
-    if (allocates(a)) /* a short backlog: the batches are processed in turn */
+    if (a->pool) /* a short backlog: the batches are processed in turn */
         sfp__inbox_set_backlog(a->inbox, is_overloaded(a) ? 0 : SFP__RUN_BACKLOG);
     sfp__inbox_take(a->inbox, a->renames ? NULL : p->hooks->stop, until, &a->in);
     int batch = p->opt->learner.batch;
@@ -449,11 +443,11 @@ static void choose_samples(live *a)
 static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 {
     sfp__arrival_list all = a->in.batch, held = {0};
-    int batch = a->base.plan->opt->learner.batch, max = a->pool && !allocates(a) ? batch * a->pool : batch;
+    int batch = a->base.plan->opt->learner.batch, most = a->pool ? batch * a->pool : batch;
     a->in.batch = (sfp__arrival_list){0};
     for (sfp__arrival *i; (i = sfp__arrival_list_take(a->held.first ? &a->held : &all));) {
         sfp_status status = SFP_OK;
-        if (a->taken.count < (a->pool ? batch * a->pool : batch))
+        if (a->taken.count < most)
             status = sort_arrival(a, i, &a->taken, err);
         else
             sfp__arrival_list_put(&held, i);
@@ -463,17 +457,17 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
             return status;
         }
     }
-    if (allocates(a))
+    if (a->pool)
         choose_samples(a);
     for (sfp__arrival *i = a->taken.first; i; i = i->next) {
         if (i->fate != SFP_DISCARD_NONE)
             continue;
-        if (d->count == max) { /* urgent ones */
+        if (d->count == batch) { /* urgent ones */
             i->fate = SFP_DISCARD_SKIPPED;
             continue;
         }
         sfp__sample *s = &a->samples[d->count++];
-        *s = (sfp__sample){.rgb = i->rgb, .id = i->id, .encoded = i->kept.bytes, .encoded_size = i->kept.size, .name = i->name};
+        *s = (sfp__sample){.rgb = i->rgb, .id = i->id, .name = i->name};
         TRY(sfp__classes_number(a->classes, i->class_name, &s->label, err));
     }
     sfp__arrival_list kept = {0};
@@ -492,10 +486,8 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
         return SFP_OK;
     d->arrived = *a->base.arrived + a->taken.count + a->dropped;
     a->dropped = 0;
-    if (a->base.lag) {
+    if (a->base.lag)
         sfp__lag_join(&a->lag, &a->in.lag);
-        d->time = d->count * (1 / arrival_rate(a));
-    }
     return SFP_OK;
 }
 
@@ -506,7 +498,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         TRY(take_requests(a, err));
     bool served = a->revised.count > 0 || a->erase_count > 0;
     bool held = a->held.first != NULL;
-    *d = (sfp__delivery){.arrived = -1, .time = NAN, .end = a->last && !a->busy && !served && !held};
+    *d = (sfp__delivery){.arrived = -1, .end = a->last && !a->busy && !served && !held};
     if (d->end)
         return SFP_OK;
     if (!a->busy && !served && !held)
@@ -619,9 +611,8 @@ static bool read_json(sfp__arrivals *base, json_t *j, int task)
 
 static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
 {
-    bool allocates = o->allocate != SFP_ALLOCATE_FIXED;
-    if (a->base.plan->clock == SFP_CLOCK_REAL && (allocates || o->triage))
-        a->pool = allocates ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
+    if (a->base.plan->clock == SFP_CLOCK_REAL && o->allocate != SFP_ALLOCATE_FIXED)
+        a->pool = SFP__RUN_POOL_BATCHES;
     size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
     TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
     TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));

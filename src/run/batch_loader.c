@@ -109,9 +109,8 @@ void sfp__batches_done(sfp__batches *b)
 typedef struct slot {
     sfp_error failure; /* status OK: none */
     int count;
-    uint8_t *rgb;         /* (max_batch_samples, S, S, 3) */
-    sfp__sample *sample;  /* (max_batch_samples) */
-    sfp__raw_image *kept; /* (max_batch_samples) encoded files */
+    uint8_t *rgb;        /* (max_batch_samples, S, S, 3) */
+    sfp__sample *sample; /* (max_batch_samples) */
 } slot;
 
 struct sfp__batch_loader {
@@ -126,14 +125,6 @@ struct sfp__batch_loader {
     pthread_mutex_t lock; /* guards the stats */
     sfp__batch_loader_stats stats;
 };
-
-static void empty(slot *s)
-{
-    for (int i = 0; i < s->count; i++)
-        sfp__raw_image_done(&s->kept[i]);
-    s->count = 0;
-    s->failure.status = SFP_OK;
-}
 
 static void record_skip(sfp__batch_loader *f, const sfp_error *err)
 {
@@ -150,18 +141,16 @@ static void fill(void *ctx, int64_t k)
     const sfp__batches *b = f->batches;
     int64_t batch = k % b->count;
     double begin = sfp__monotonic_seconds();
-    empty(s);
+    s->count = 0;
+    s->failure.status = SFP_OK;
     for (int64_t i = b->first[batch]; i < b->first[batch + 1]; i++) {
         int64_t index = b->order[i];
         uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
-        sfp__raw_image *kept = &s->kept[s->count];
         sfp_record record;
         sfp_error err = {0};
-        *kept = (sfp__raw_image){0};
         sfp_status status = sfp__source_record(f->source, index, &record, &err);
         if (!status)
-            status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL,
-                                             &err);
+            status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, &err);
         if (sfp__is_machine_error(status)) {
             s->failure = err;
             break;
@@ -170,11 +159,8 @@ static void fill(void *ctx, int64_t k)
             record_skip(f, &err);
             continue;
         }
-        s->sample[s->count++] = (sfp__sample){.rgb = rgb,
-                                              .label = record.label < 0 ? -1 : f->tasks->label_of[record.label],
-                                              .id = (uint64_t)index,
-                                              .encoded = kept->bytes,
-                                              .encoded_size = kept->size};
+        s->sample[s->count++] =
+            (sfp__sample){.rgb = rgb, .label = record.label < 0 ? -1 : f->tasks->label_of[record.label], .id = (uint64_t)index};
     }
     pthread_mutex_lock(&f->lock);
     f->stats.decode += sfp__monotonic_seconds() - begin;
@@ -188,7 +174,6 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     size_t max = (size_t)(batches->max_batch_samples ? batches->max_batch_samples : 1), depth = (size_t)opt->depth;
     uint8_t *rgb;
     sfp__sample *sample;
-    sfp__raw_image *kept;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->source = s;
     f->tasks = tasks;
@@ -196,13 +181,11 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     f->opt = *opt;
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
     pthread_mutex_init(&f->lock, NULL);
-    const sfp__want list[] = {{&f->ring, depth, sizeof *f->ring},
-                              {&rgb, depth * max, f->bytes},
-                              {&sample, depth * max, sizeof *sample},
-                              {&kept, depth * max, sizeof *kept}};
+    const sfp__want list[] = {
+        {&f->ring, depth, sizeof *f->ring}, {&rgb, depth * max, f->bytes}, {&sample, depth * max, sizeof *sample}};
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     for (size_t i = 0; i < depth; i++)
-        f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max, .kept = kept + i * max};
+        f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max};
     const sfp__prefetcher_options po = {.item_name = "batch",
                                         .first = start,
                                         .end = opt->count ? opt->count : batches->count,
@@ -219,8 +202,6 @@ void sfp__batch_loader_free(sfp__batch_loader *f)
     if (!f)
         return;
     sfp__prefetcher_free(f->prefetcher);
-    for (int i = 0; f->block && i < f->opt.depth; i++)
-        empty(&f->ring[i]);
     sfp__free(f->block);
     pthread_mutex_destroy(&f->lock);
     sfp__free(f);

@@ -39,7 +39,6 @@ void sfp__batches_done(sfp__batches *b);
 typedef struct sfp__batch_loader_options {
     int size; /* S */
     sfp__resize resize;
-    bool keep_encoded;
     int depth;     /* number of batches in the ring */
     int64_t count; /* batches that can be taken; after the last one they begin again with the first one. 0: each batch once */
 } sfp__batch_loader_options;

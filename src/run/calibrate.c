@@ -5,7 +5,6 @@
  * first processes batches until this steady state is reached, and then those that are measured. It processes the batches of the
  * first task, whose classes the copy has; after the last one it begins with the first one again. */
 #include "base/monotonic.h"
-#include "buffer/ssd.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
@@ -18,7 +17,7 @@ enum { WARM_UP = 3 }; /* batches between the steady state and the first batch th
 /* Returns the number of recent batches that ssd compares with; other methods have none. */
 static int window_of(const sfp__buffer *b)
 {
-    return b->method->needs & SFP_NEED_PIXELS ? sfp__ssd_timing_of(b->opt.ssd_schedule).window : 0;
+    return b->method->needs & SFP_NEED_PIXELS ? b->opt.ssd.window : 0;
 }
 
 /* Returns the number of batches after which the filling ends at the latest. Some batches may be short: the buffer gets twice the
@@ -39,11 +38,8 @@ bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches)
 static sfp_status open_loader(const sfp__plan *p, const sfp__batches *first, int64_t count, sfp__batch_loader **out,
                               sfp_error *err)
 {
-    const sfp__batch_loader_options o = {.size = p->size,
-                                         .resize = p->opt->learner.resize,
-                                         .keep_encoded = p->opt->learner.keep_compressed,
-                                         .depth = SFP__RUN_PREFETCH,
-                                         .count = count};
+    const sfp__batch_loader_options o = {
+        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH, .count = count};
     return sfp__batch_loader_create(p->source, &p->tasks, first, &o, 0, out, err);
 }
 

@@ -38,7 +38,7 @@ sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t
     bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
     if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples per second, expected more than 0", opt->lambda);
-    int capacity = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
+    int capacity = !timed ? 1 : opt->pool ? opt->pool : opt->queue + 1;
     if (capacity < 1 || capacity > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "queue is %d, expected 0 to %d batches", capacity - 1, (1 << 20) - 1);
     *c = (sfp__clock){.opt = *opt,
@@ -98,7 +98,7 @@ void sfp__lag_join(sfp__lag *l, const sfp__lag *more)
 static void enqueue_arrived(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
-        int capacity = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
+        int capacity = c->opt.pool ? c->opt.pool : c->opt.queue + (idle && c->waiting == 0);
         if (c->waiting >= capacity && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
             c->held = true;
             return;

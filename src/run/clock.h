@@ -1,5 +1,5 @@
 /* The arrival clock (docs/method.md, section 8): samples arrive at lambda per second, whether or not the learner is ready.
- * Samples for which it has no time are dropped, delayed or, with triage, pooled.
+ * Samples for which it has no time are dropped, delayed or pooled (allocate.c).
  *
  *   off      every batch, without an arrival rate
  *   paper    a task keeps n_keep = max(1, floor(n / C_S)) of its n batches, at floor(i n / n_keep)
@@ -56,8 +56,7 @@ typedef struct sfp__clock_options {
     double lambda;        /* VIRTUAL, REAL: samples per second */
     int queue;            /* capacity of the queue in batches; 0: batches that arrive while the learner is busy are dropped */
     sfp__queue_policy policy;
-    bool pool;              /* triage: all waiting batches are delivered at once; `queue` is not used */
-    int pool_most;          /* triage: maximum number of batches delivered at once; older ones are dropped */
+    int pool; /* maximum number of batches that wait and are delivered at once, in place of `queue`; 0: they are taken in turn */
     const atomic_int *stop; /* REAL: not 0 ends the waiting for a batch; NULL: it is never stopped */
 } sfp__clock_options;
 
@@ -88,7 +87,7 @@ typedef struct sfp__clock {
 sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
 void sfp__clock_done(sfp__clock *c);
 
-/* The batches to process now: one, or with triage all that wait. NULL: the stream has ended, or the run was stopped. */
+/* The batches to process now: one, or with a pool all that wait. NULL: the stream has ended, or the run was stopped. */
 const int64_t *sfp__clock_next(sfp__clock *c, int *count);
 /* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
  * uses the wall clock instead. Time advances when all of them are processed. */

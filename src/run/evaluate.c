@@ -73,7 +73,7 @@ static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place,
     if (e->state[k] == 2)
         return SFP_OK;
     if (e->state[k] == 0 || !e->all) {
-        sfp_status status = sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &why);
+        sfp_status status = sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, &why);
         if (sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
         if (status)

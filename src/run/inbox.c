@@ -40,7 +40,6 @@ void sfp__arrival_free(sfp__arrival *a)
         return;
     sfp__free(a->name);
     sfp__free(a->rgb);
-    sfp__raw_image_done(&a->kept);
     sfp__free(a);
 }
 
@@ -86,7 +85,6 @@ static void discard(sfp__inbox *b, sfp__arrival *a, sfp__discard_reason fate)
 {
     sfp__free(a->rgb);
     a->rgb = NULL;
-    sfp__raw_image_done(&a->kept);
     a->fate = fate;
     sfp__arrival_list_put(&b->discarded, a);
 }
@@ -244,10 +242,6 @@ static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw
             return status;
         if (status)
             a->fate = SFP_DISCARD_SKIPPED;
-        else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
-            a->kept = *p;
-            *p = (sfp__raw_image){0};
-        }
     }
     *out = TAKE(a);
     return SFP_OK;

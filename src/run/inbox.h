@@ -30,7 +30,6 @@ typedef struct sfp__arrival {
     int32_t label;          /* in the source; -1: none */
     const char *class_name; /* of the label; owned by the source */
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or discarded */
-    sfp__raw_image kept;    /* the encoded file, if the buffer keeps it */
     bool urgent;            /* never dropped */
     sfp__discard_reason fate;
 } sfp__arrival;
@@ -53,7 +52,6 @@ void sfp__arrival_list_done(sfp__arrival_list *l);
 typedef struct sfp__inbox_options {
     int size; /* S */
     sfp__resize resize;
-    bool keep_encoded;
     int batch;
     int queue; /* capacity, in batches */
     sfp__queue_policy policy;

@@ -23,7 +23,7 @@ enum { LOGS = 8 };                   /* datasets: rotated files of a log */
 
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err)
 {
-    size_t max_samples = (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES;
+    size_t max_samples = (size_t)p->opt->learner.batch;
     TRY(sfp__alloc(&j->ids, max_samples, sizeof *j->ids, err));
     TRY(sfp__alloc(&j->shown.taken, max_samples, sizeof *j->shown.taken, err));
     return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
@@ -402,8 +402,6 @@ void sfp__journal_finish(sfp__run *run)
     }
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = prequential_accuracy(&run->at);
-    r->no_change_accuracy = share(run->at.guards.unchanged, run->at.guards.total);
-    r->near_future_accuracy = share(run->at.guards.future_correct, run->at.guards.future_total);
     bool has_lag = lag && lag->served;
     r->lag.mean = has_lag ? lag->sum / (double)lag->served : NAN;
     r->lag.max = has_lag ? lag->max : NAN;
@@ -472,19 +470,14 @@ static void batch_thumbs(const sfp__journal *j, int size, sfp__thumb *out /* (SF
 static void buffer_thumbs(const sfp__run *run, sfp__buffer *buffer, int n, sfp__thumb *out)
 {
     int size = run->plan.size;
-    size_t bytes = 3 * (size_t)size * (size_t)size;
     uint64_t now = sfp__learner_get_counts(run->learner).timestamps;
     for (int i = 0; i < n; i++) {
         const sfp__slot *slot = &buffer->slot[i];
-        out[i] = (sfp__thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->stored_at};
-        if (slot->image_size == bytes) {
-            out[i].width = out[i].height = size;
-            out[i].rgb = slot->image;
-        } else {
-            out[i].encoded = slot->image;
-            out[i].encoded_size = slot->image_size;
-            out[i].resize = run->plan.opt->learner.resize;
-        }
+        out[i] = (sfp__thumb){.width = size,
+                              .height = size,
+                              .rgb = slot->image,
+                              .label = run->journal.r->class_names[slot->label],
+                              .age = now - slot->stored_at};
     }
 }
 

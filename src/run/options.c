@@ -127,7 +127,6 @@ static sfp_status check_tasks(const sfp__opt *o, const char *text, sfp_error *er
 #define ROW_TEXT(k, v, d, h, ...) \
     {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .check = check_learner, __VA_ARGS__},
 #define ROW_INT ROW_TEXT
-#define ROW_SIZE ROW_TEXT
 #define ROW_SEED ROW_TEXT
 #define ROW_REAL ROW_TEXT
 #define ROW_FLOAT ROW_TEXT
@@ -215,17 +214,10 @@ const sfp__opt sfp__run_table[] = {
         "Closed-form heads: which samples are learned from if more arrive than can be queried: the batches that the clock "
         "leaves (fixed), or samples chosen among all that arrived, balanced over classes (adaptive).",
         AT(allocate), .resume = SFP_RESUME_LIVE),
-    SFP_ROW_SWITCH("triage", "off",
-                   "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
-                   "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",
-                   AT(triage)),
-    SFP_ROW_SWITCH("controller", "off",
-                   "Clock virtual or real: adapt coreset, replay and steps to the load, so that the lag stays bounded.",
-                   AT(controller)),
     SFP_ROW_INT("label-queue", "N", "1000", 0, 1000000,
                 "Live streams that cannot deliver an image again: maximum number of images that wait for their label; if it is "
                 "exceeded, the oldest is dropped.",
-                AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
+                AT(pending), .resume = SFP_RESUME_ANY),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE(
         "preset", "best|paper", "best",
@@ -237,7 +229,7 @@ const sfp__opt sfp__run_table[] = {
     SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
     SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
     SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
-    SFP_SETTINGS_HEAD(SETTING_ROW) SFP_SETTINGS_CLOSED_FORM(SETTING_ROW)
+    SFP_SETTINGS_CLOSED_FORM(SETTING_ROW)
         SFP_ROW_STRING("method", "NAME", NULL, "Closed-form head, which has no selection, training steps and buffer.",
                        .word = sfp__head_name, AT(method)),
     SFP_ROW_GROUP("Evaluation and output"),
@@ -246,13 +238,6 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
                 "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
                 .resume = SFP_RESUME_LIVE),
-    SFP_ROW_INT(
-        "near-future", "N", "0", 0, 100000,
-        "Measure the accuracy on samples that arrive N batches later, with the model of now, at up to 50 places of the stream; "
-        "0: not measured. This takes time that the clock does not count.",
-        AT(near_future)),
-    SFP_ROW_CHOICE("forgetting", "standard|authors", "standard",
-                   "Forgetting of a task: it may be negative, or it is at least 0, as in the code of the paper's authors."),
     SFP_ROW_SWITCH(
         "diagnostics", "off",
         "Measure the cost of coresets, how well the buffer represents the stream, and the correlation of the gradients "
@@ -316,8 +301,7 @@ typedef enum preset_condition {
 static bool is_allocatable(const sfp__args *a)
 {
     const char *clock = sfp__args_text(a, "clock");
-    return !sfp__args_given(a, "triage") && !sfp__args_given(a, "controller") && !sfp__args_given(a, "queue") &&
-           !sfp__args_given(a, "queue-policy") && !(clock && strcmp(clock, "paper") == 0);
+    return !sfp__args_given(a, "queue") && !sfp__args_given(a, "queue-policy") && !(clock && strcmp(clock, "paper") == 0);
 }
 
 static bool holds(const sfp__args *a, preset_condition condition)
@@ -339,15 +323,11 @@ static const struct {
     int preset;
     preset_condition condition;
     const char *key, *value;
-} preset_settings[] = {{PRESET_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
-                       {PRESET_PAPER, PRESET_IF_RATED, "clock", "paper"},
-                       {PRESET_PAPER, PRESET_IF_RATED, "calibrate", "500"},
-                       {PRESET_BEST, PRESET_ALWAYS, "method", "ridge"},
-                       {PRESET_BEST, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
-                       {PRESET_BEST, PRESET_ALWAYS, "taps", "0"},
-                       {PRESET_BEST, PRESET_IF_RIDGE, "tap-mean", "on"},
-                       {PRESET_BEST, PRESET_IF_RIDGE, "ridge", "balanced"},
-                       {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
+} preset_settings[] = {
+    {PRESET_PAPER, PRESET_IF_RATED, "clock", "paper"},   {PRESET_PAPER, PRESET_IF_RATED, "calibrate", "500"},
+    {PRESET_BEST, PRESET_ALWAYS, "method", "ridge"},     {PRESET_BEST, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
+    {PRESET_BEST, PRESET_ALWAYS, "taps", "0"},           {PRESET_BEST, PRESET_IF_RIDGE, "tap-mean", "on"},
+    {PRESET_BEST, PRESET_IF_RIDGE, "ridge", "balanced"}, {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
 enum { PRESET_SETTINGS = sizeof preset_settings / sizeof *preset_settings };
 
 /* Does the preset in use set row i of the list? */
@@ -367,13 +347,9 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
 
 sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *err)
 {
-    char word[SFP_KEY_LENGTH_MAX];
-    for (int i = 0; a && i < PRESET_SETTINGS; i++) {
-        const sfp__opt *o = sfp__args_find(a, preset_settings[i].key);
-        const char *value = sfp__opt_saved_value(o, preset_settings[i].value, word, sizeof word);
+    for (int i = 0; a && i < PRESET_SETTINGS; i++)
         if (is_in_preset(a, i))
-            TRY(sfp__result_preset(r, sfp__opt_saved_name(o), value, err));
-    }
+            TRY(sfp__result_preset(r, preset_settings[i].key, preset_settings[i].value, err));
     return SFP_OK;
 }
 

@@ -245,8 +245,7 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
     sfp_error first = {0}, other;
     for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++) {
         sfp_error *why = i ? &other : &first;
-        sfp_status status =
-            sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL, why);
+        sfp_status status = sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, why);
         if (!status || sfp__is_machine_error(status))
             return status ? sfp__fail(err, status, "%s", why->message) : SFP_OK;
     }
@@ -295,10 +294,6 @@ static sfp__learner_options learner_options(const sfp__plan *p)
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
     lo.memo = p->memo;
-    if (p->opt->triage) {
-        lo.coreset_max = sfp__coreset_size(lo.batch, lo.coreset.sigma);
-        lo.batch *= SFP__RUN_TRIAGE_BATCHES;
-    }
     return lo;
 }
 

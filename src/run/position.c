@@ -20,28 +20,6 @@ static json_t *trained_json(const sfp__classes *c)
     return list;
 }
 
-static json_t *guards_json(const sfp__guards *g)
-{
-    return json_pack("[I,I,I,I,I,i]", (json_int_t)g->total, (json_int_t)g->unchanged, (json_int_t)g->future_total,
-                     (json_int_t)g->future_correct, (json_int_t)g->next, g->last_label);
-}
-
-/* Checkpoints of versions before 0.5 have none. */
-static void read_guards(const json_t *list, sfp__guards *out)
-{
-    json_int_t n[5];
-    int last;
-    *out = (sfp__guards){.last_label = -1};
-    if (json_unpack((json_t *)list, "[I,I,I,I,I,i]", &n[0], &n[1], &n[2], &n[3], &n[4], &last) == 0 && n[1] >= 0 &&
-        n[0] >= n[1] && n[3] >= 0 && n[2] >= n[3])
-        *out = (sfp__guards){.total = (uint64_t)n[0],
-                             .unchanged = (uint64_t)n[1],
-                             .future_total = (uint64_t)n[2],
-                             .future_correct = (uint64_t)n[3],
-                             .next = n[4],
-                             .last_label = last};
-}
-
 static bool fill(const sfp__run *run, const char *result, json_t *root)
 {
     const sfp__plan *p = &run->plan;
@@ -53,7 +31,7 @@ static bool fill(const sfp__run *run, const char *result, json_t *root)
            put(root, "trained", trained_json(&run->classes)) && put(root, "finished", json_boolean(run->journal.r->finished)) &&
            put(root, "result", json_string(result)) && put(root, a->kind->name, a->kind->json(a)) &&
            put(root, "evaluation_due", json_boolean(at->evaluation_due)) &&
-           put(root, "query_seconds", json_real(at->query_seconds)) && put(root, "guards", guards_json(&at->guards)) &&
+           put(root, "query_seconds", json_real(at->query_seconds)) &&
            (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_digest >> 1)))) &&
            (!p->test_digest || put(root, "test_pictures", json_integer((json_int_t)(p->test_digest >> 1)))) &&
            (isnan(at->cs) || put(root, "cs", json_real(at->cs))) &&
@@ -110,7 +88,6 @@ bool sfp__position_read(sfp__run *run, json_t *root)
     if (!p->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &at.evaluated.task) == 0)
         at.evaluated.timestamps = evaluated;
     at.query_seconds = fmax(json_number_value(json_object_get(root, "query_seconds")), 0);
-    read_guards(json_object_get(root, "guards"), &at.guards);
     at.task = (int)task;
     at.prequential_total = (uint64_t)prequential_total;
     at.prequential_correct = (uint64_t)prequential_correct;

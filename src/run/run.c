@@ -224,29 +224,6 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
                                 run->arrivals, err);
 }
 
-/* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on
- * unlabelled images that arrived with it. The number of samples that fit follows from the last processing time. Times from
- * --costs count as a whole: they do not say how much of them is scoring. */
-static void control(sfp__run *run, double time, const sfp__timestamp_details *t, double cost)
-{
-    const sfp__learner_options *o = &run->plan.opt->learner;
-    int trained = 0;
-    for (int k = 0; k < t->steps; k++)
-        trained += t->coreset_count + t->replay_count[k];
-    if (trained == 0)
-        return;
-    double fixed = run->plan.cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
-    double budget = time - fixed - 0.5 * run->arrivals->lag->last; /* each batch makes up for a part of the lag */
-    int replayed = sfp__learner_buffer(run->learner) ? o->replay : 0;
-    int full = sfp__coreset_size(o->batch, o->coreset.sigma), max_samples = (full + replayed) * o->steps;
-    int samples = each > 0 && budget / each < max_samples ? (int)fmax(budget / each, 0) : max_samples;
-    samples = samples < 2 ? 2 : samples;
-    int replay = samples / 2 < replayed ? samples / 2 : replayed, coreset = samples - replay;
-    int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
-    sfp__learner_set_limits(run->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
-                            steps < o->steps ? steps : o->steps);
-}
-
 /* Corrects the learner: samples get another label, or are forgotten. */
 static sfp_status revise(sfp__run *run, const sfp__delivery *d, sfp_error *err)
 {
@@ -275,7 +252,6 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     charged = sfp__vit_memo_charged(p->memo) - charged;
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
-    sfp__guards_count(&at->guards, d);
     run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
@@ -288,8 +264,6 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;
     at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->timestamps % p->opt->eval_every == 0;
-    if (!p->opt->method && p->opt->controller && run->arrivals->lag && isfinite(d->time))
-        control(run, d->time, &t, *seconds);
     return SFP_OK;
 }
 
@@ -410,8 +384,6 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
-    if (o->near_future > 0 && !p->live)
-        TRY(sfp__alloc(&run->future_rgb, SFP__GROUP * 3 * (size_t)p->size * (size_t)p->size, 1, err));
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
@@ -469,7 +441,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
         return sfp__fail_nomem(err);
     }
     run->plan = (sfp__plan){.opt = opt, .hooks = hooks, .source = opt->source, .test = opt->test_source};
-    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN, .guards.last_label = -1};
+    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN};
     run->journal = (sfp__journal){.r = result, .began = now};
     run->pace = (sfp__pace){.saved_at = now, .state_at = -INFINITY, .notices_at = now};
     run->lock = -1;
@@ -493,7 +465,6 @@ void sfp__run_close(sfp__run *run)
     sfp__predictor_free(run->predictor);
     sfp__learner_free(run->learner);
     sfp__plan_done(&run->plan);
-    sfp__free(run->future_rgb);
     sfp__directory_leave(out, run->created, run->lock);
     sfp__free(run);
 }
@@ -657,8 +628,6 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     if (d.end)
         return SFP_OK;
     print_waiting_if_due(run, &d);
-    if (d.count > 0)
-        TRY(sfp__guards_look_ahead(run, d.batch, err));
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(revise(run, &d, err));
@@ -691,10 +660,8 @@ static sfp_status end_stream(sfp__run *run, sfp_error *err)
         return *run->classes.refusal ? sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be used (first: %s)",
                                                  p->data, (unsigned long long)unreadable, run->classes.refusal)
                                      : sfp__plan_none_readable(p, unreadable, stats.first_error, err);
-    if (!p->live) {
-        TRY(sfp__guards_look_ahead(run, p->batches.count, err));
+    if (!p->live)
         return reach_task(run, p->tasks.count, err);
-    }
     if (stats.status)
         return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
     if (!run->begun && !run->resumed && !stopped)

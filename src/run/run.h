@@ -55,14 +55,12 @@ typedef struct sfp__run_options {
     const char *costs;    /* file of processing times, one number of seconds per line, used in turn; NULL: measured */
     int queue;
     sfp__queue_policy policy;
-    bool triage, controller;
     sfp__allocate allocate;
     bool strict_classes; /* live streams: labels of other than known classes are refused */
     int pending;         /* live streams: capacity of the label queue */
     int eval_every;      /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit;  /* test samples per task; 0: all */
     double max_skipped;  /* share of the images of a dataset that may be unreadable, rounded up to a number of images */
-    int near_future;     /* number of batches after which samples arrive that are predicted now (guards.c); 0: none */
     bool diagnostics;    /* measures the claims of the theory (learner/diagnostics.h) */
     const char *cache;   /* directory of the feature cache (model/vit_memo.h); NULL: none */
     int64_t cache_mebibytes;

@@ -23,11 +23,10 @@
 #include <limits.h>
 
 enum {
-    SFP__RUN_SHOWN = 40,          /* images in the report */
-    SFP__RUN_PREFETCH = 4,        /* batches decoded before they are needed */
-    SFP__RUN_TRIAGE_BATCHES = 16, /* triage: maximum number of batches in one timestamp */
-    SFP__RUN_POOL_BATCHES = 32,   /* allocate adaptive: maximum number of batches from which samples are chosen */
-    SFP__RUN_BACKLOG = 4          /* allocate adaptive: so many batches may wait and are all processed */
+    SFP__RUN_SHOWN = 40,        /* images in the report */
+    SFP__RUN_PREFETCH = 4,      /* batches decoded before they are needed */
+    SFP__RUN_POOL_BATCHES = 32, /* allocate adaptive: maximum number of batches from which samples are chosen */
+    SFP__RUN_BACKLOG = 4        /* allocate adaptive: so many batches may wait and are all processed */
 };
 
 #define SFP__RUN_EVENTS "events.jsonl"
@@ -54,14 +53,6 @@ struct sfp__plan {
     double query_cost;       /* seconds per sample, instead of costs; NAN: not given */
 };
 
-/* Counts for two numbers beside the prequential accuracy (guards.c). */
-typedef struct sfp__guards {
-    uint64_t total, unchanged;             /* samples with a sample before them; those with the same label */
-    uint64_t future_total, future_correct; /* predictions of samples that arrived later */
-    int64_t next;                          /* the batch after which the near future is measured next */
-    int32_t last_label;                    /* -1: no sample yet */
-} sfp__guards;
-
 /* Saved in checkpoints beside the learner, the arrivals, the classes and the result. */
 typedef struct sfp__position {
     int64_t timestamps; /* timestamps so far */
@@ -75,7 +66,6 @@ typedef struct sfp__position {
     bool evaluation_due;  /* after the last timestamp */
     double cs;            /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
     double query_seconds; /* mean processing time per sample; 0: not measured yet */
-    sfp__guards guards;
 } sfp__position;
 
 struct sfp__classes {
@@ -142,7 +132,6 @@ struct sfp__run {
     sfp__classes classes;
     sfp__arrivals *arrivals;
     sfp__evaluator *evaluator; /* NULL: no test set */
-    uint8_t *future_rgb;       /* (SFP__GROUP, pixels) images that arrive later; NULL: the near future is not measured */
     sfp__journal journal;
     sfp__pace pace;
     char init_state[PATH_MAX]; /* state file to start from; "": none */
@@ -208,13 +197,6 @@ typedef struct sfp__candidate {
 
 /* Chooses at most `want` of n samples and moves them to the front, in their order. Returns their number. order (n): scratch. */
 int sfp__allocate_samples(int n, sfp__sample *samples, int want, sfp__candidate *candidates, int *order);
-
-/* -------------------------------------------------------------------- guards.c */
-
-/* Counts the samples of a delivery that have the label of the sample before. */
-void sfp__guards_count(sfp__guards *g, const sfp__delivery *d);
-/* Option near-future: measures it at all places before `batch` where it was not yet measured. */
-sfp_status sfp__guards_look_ahead(sfp__run *run, int64_t batch, sfp_error *err);
 
 /* ------------------------------------------------------------------- classes.c */
 

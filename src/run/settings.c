@@ -15,17 +15,14 @@
 
 #define NEEDS_LAG "it needs clock virtual or real (use --rate LAMBDA; on a live stream --clock real)"
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
-#define OF_THE_LEARNER \
-    SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
+#define OF_THE_LEARNER SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) "steps lr"
 #define TRAINS "; to train fingerprints, use --preset paper without --method"
-#define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
+#define OF_THE_BUFFER "buffer-size drop-rule"
 
 /* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
- * selector has weights), keeps (contents of the buffer: images, pixels or nothing). */
+ * selector has weights), keeps (the buffer has slots). */
 static const sfp__no_effect_rule rules[] = {
     {OF_THE_LEARNER, "method", "method {method}", "a closed-form head has no coreset, buffer, steps or fingerprints" TRAINS},
-    {"controller", "method", "method {method}", "a closed-form head has no coreset, replay or steps to adapt to the load" TRAINS},
-    {"triage", "method", "method {method}", "a closed-form head has no coreset" TRAINS},
     {"diagnostics", "method", "method {method}", "a closed-form head has no coreset, buffer or gradients to measure" TRAINS},
     {"init-state", "method=ranpac", "method {method}", "only a head that is a function of sums starts from a state"},
     {"init-state", "method=slda&slda=published", "slda {slda}", "only a head that is a function of sums starts from a state"},
@@ -41,34 +38,22 @@ static const sfp__no_effect_rule rules[] = {
     {"grow-by", "pool-kind=dualprompt", "pool-kind {pool-kind}", "one expert is activated at a time"},
     {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is one expert per task"},
     {"attune-topk attune-residual", "attune=off", "attune {attune}", "nothing is attuned"},
-    {"answer", "free=on", "data {data}", "the linear head of a task-free stream has only classes that were seen"},
-    /* with triage and the controller, sigma is the size of the coreset */
-    {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
-    {"coreset-rounding learnloss-order craig-cords", "triage=off&controller=off&sigma>=1", "sigma {sigma}",
-     "the whole batch is trained on"},
-    {"coreset-rounding", "select!=streamfp", "select {select}", "only select streamfp uses it"},
-    {"learnloss-order", "select!=learnloss", "select {select}", "only select learnloss uses it"},
-    {"craig-cords", "select!=craig", "select {select}", "only select craig uses it"},
+    {"sigma", "select=none", "select {select}", "the whole batch is trained on"},
     {"weighted", "weighs=off", "select {select}", "it needs a selector with weights (camel, craig, gradmatch)"},
-    {OF_THE_BUFFER, "keeps=nothing", "buffer {buffer}", "nothing is kept"},
-    {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* replay 0 is consistent */
-    {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is replayed"},
-    {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
-    {"aser-retrieve", "buffer!=aser", "buffer {buffer}", "only buffer aser uses it"},
-    {"ssd-schedule", "buffer!=ssd", "buffer {buffer}", "only buffer ssd uses it"},
-    {"buffer-format", "keeps=pixels", "buffer {buffer}", "this buffer method always stores pixels"},
+    {OF_THE_BUFFER, "keeps=off", "buffer {buffer}", "nothing is kept"},
+    {"replay", "keeps=off&replay!=0", "buffer {buffer}", "nothing is kept"}, /* replay 0 is consistent */
+    {"buffer " OF_THE_BUFFER, "replay=0&keeps=on", "replay {replay}", "nothing is replayed"},
+    {"drop-rule", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
     {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
-    {"triage controller queue queue-policy", "allocate!=fixed", "allocate {allocate}",
-     "adaptive allocation decides what is processed"},
+    {"queue queue-policy", "allocate!=fixed", "allocate {allocate}", "adaptive allocation decides what is processed"},
     {"allocate", "!method&allocate!=fixed", "preset {preset}", "only closed-form heads use it; use --preset best"},
     {"allocate", "clock=off&allocate=adaptive", "clock {clock}",
      "without an arrival rate all samples are processed (use --rate LAMBDA; on a live stream --clock real)"},
     {"allocate", "clock=paper&allocate!=fixed", "clock {clock}", "this clock keeps batches before the stream begins"},
-    {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
+    {"queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
     {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
     {"calibrate", "clock!=paper", "clock {clock}", "it needs clock paper (use --clock paper --rate LAMBDA)"},
     {"calibrate", "costs", "costs {costs}", "processing times are given, so none is measured"},
-    {"queue queue-policy", "triage=on", "triage {triage}", "all waiting batches are processed at once"},
     {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
      "without a queue, batches that arrive while the learner is busy are dropped"},
     {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
@@ -77,7 +62,6 @@ static const sfp__no_effect_rule rules[] = {
     {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
     {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
-    {"near-future", "live=on", "data {data}", "later samples of a live stream are not known"},
     {"classes", "live=off", "data {data}", "the classes of a dataset are known from the start"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
     {"max-wait", "live=off", "data {data}", "the batches of a dataset do not wait"},
@@ -109,9 +93,7 @@ static sfp__no_effect find_no_effect(const sfp__run_options *o, const sfp__run_s
                                 : "off"},
         {"features", o->vit && o->vit->config.rows ? "on" : "off"},
         {"weighs", sfp__selector_find(sfp__args_text(o->given, "select"))->weighs ? "on" : "off"},
-        {"keeps", buffer->keeps_nothing             ? "nothing"
-                  : buffer->needs & SFP_NEED_PIXELS ? "pixels"
-                                                    : "images"},
+        {"keeps", buffer->keeps_nothing ? "off" : "on"},
     };
     return sfp__args_find_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), only);
 }
@@ -145,17 +127,12 @@ static bool is_recorded(const sfp__opt *o)
     return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_SAVED;
 }
 
-enum { WORD_MAX = 64 };
-
 /* A number that equals its default is recorded as the default is written: 0.50 as 0.5. */
 static sfp_status record(const sfp__opt *o, const char *value, sfp_result *r, sfp_error *err)
 {
-    const char *key = sfp__opt_saved_name(o);
-    char word[WORD_MAX], default_word[WORD_MAX];
-    const char *default_value = sfp__opt_saved_value(o, sfp__opt_default(o), default_word, sizeof default_word);
-    value = sfp__opt_saved_value(o, value, word, sizeof word);
-    TRY(sfp__result_config(r, key, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
-    return sfp__result_default(r, key, default_value ? default_value : "", err);
+    const char *default_value = sfp__opt_default(o);
+    TRY(sfp__result_config(r, o->name, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
+    return sfp__result_default(r, o->name, default_value ? default_value : "", err);
 }
 
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err)
@@ -197,25 +174,13 @@ static bool same_value(const sfp__opt *o, const char *was, const char *now)
     return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(source, was, now));
 }
 
-/* Returns the value that a result records, in current words. If the result has no value, an earlier program without this option
- * wrote it: returns the default. */
-static const char *recorded(const sfp__opt *o, const sfp_result *r, char *buf, size_t size)
-{
-    const char *value = sfp__result_value(r, sfp__opt_saved_name(o));
-    int word = value && o->saved_values ? sfp__word_index(o->saved_values, value) : -1;
-    if (!value)
-        return sfp__opt_default(o);
-    return word < 0 ? value : sfp__word_at(o->arg, word, buf, size);
-}
-
 sfp_status sfp__settings_same(const sfp__args *a, const char *path, const sfp_result *then, bool live, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
         const sfp__opt *o = &a->opts[i];
         if (!is_recorded(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
             continue;
-        char word[WORD_MAX];
-        const char *was = recorded(o, then, word, sizeof word), *now = sfp__args_value(a, o->name);
+        const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);
         if (same_value(o, was, now))
             continue;
         return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected %s as in %s; use that value, or choose another --out", o->name,

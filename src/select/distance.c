@@ -58,12 +58,6 @@ sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, i
     return SFP_OK;
 }
 
-void sfp__metric_square(sfp__metric *m)
-{
-    m->squared = true;
-    m->scale = m->scale * m->scale / SFP_DISTANCE_ONE; /* 2^30 / U^2 */
-}
-
 static void precise_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, int32_t *q)
 {
     for (int i = 0; i < a->n; i++)
@@ -71,7 +65,7 @@ static void precise_block(const sfp__metric *m, const sfp__points *a, const sfp_
             double d2 = m->r ? a->self[i] + b->self[j] - 2 * sfp__metric_product(m, a, i, b, j)
                              : sfp__distance2_f64(m->dim, row(a->h, m->dim, i), row(b->h, m->dim, j));
             d2 = fmax(d2, 0);
-            q[i * B + j] = (int32_t)lrint((m->squared ? d2 : sqrt(d2)) * m->scale);
+            q[i * B + j] = (int32_t)lrint(sqrt(d2) * m->scale);
         }
 }
 
@@ -94,7 +88,7 @@ static void fast_block(const sfp__metric *m, const sfp__points *a, const sfp__po
         for (int j = 0; j < b->n; j++) {
             float d2 = own + self[j] - 2 * line[j];
             d2 = d2 > 0 ? d2 : 0;
-            to[j] = (int32_t)((m->squared ? d2 : sqrtf(d2)) * scale);
+            to[j] = (int32_t)(sqrtf(d2) * scale);
         }
     }
 }

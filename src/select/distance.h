@@ -6,7 +6,7 @@
  *
  * There are two metrics. Without residuals it is the Euclidean distance of the rows h (n, D). With residuals r (n, C) it is the
  * distance of last-layer gradients g = r (x) (h, 1): |g_i - g_j|^2 = k_ii + k_jj - 2 k_ij with k_ij = (r_i.r_j)(1 + h_i.h_j). No
- * gradient of C*(D+1) numbers is ever formed. Either can be squared (`squared`); U is then a bound of all squared distances.
+ * gradient of C*(D+1) numbers is ever formed.
  *
  * Up to SFP_DISTANCE_PRECISE points are computed in double. More points use float matrix products (six digits), unless the
  * squares of the values overflow or underflow a float. */
@@ -23,7 +23,6 @@ typedef struct sfp__metric {
     const float *h; /* (n, D) */
     int classes;
     const float *r; /* (n, C); NULL: Euclidean */
-    bool squared;   /* distances are squared; sfp__metric_square sets it */
     double *self;   /* (n) k_ii */
     double scale;   /* 2^30 / U; 0 if all points are at the origin or the bound is not finite */
     bool precise;
@@ -41,8 +40,6 @@ typedef struct sfp__points {
 /* Allocates `self` from the arena. h and r are not copied and must outlive the metric. */
 sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, int dim, const float *h, int classes,
                             const float *r, sfp_error *err);
-/* Replaces all distances of a new metric by their squares. */
-void sfp__metric_square(sfp__metric *m);
 sfp__points sfp__metric_points(const sfp__metric *m, int first, int n);
 
 /* Returns k_ij, computed in double. */

@@ -26,7 +26,6 @@ typedef struct greedy {
     int32_t *cur;             /* (n) */
     int *group_of;            /* (n) */
     bool *taken;              /* (n) */
-    int *room;                /* (groups) number of points that may still be chosen */
     float *work;              /* (workers, 2 B^2) */
     int32_t *block;           /* (workers, B^2) */
     _Atomic int32_t furthest; /* d_max */
@@ -71,13 +70,11 @@ static sfp_status init(greedy *g, const sfp__facility *f, sfp_error *err)
                               {&g->cur, n, sizeof *g->cur},
                               {&g->group_of, n, sizeof *g->group_of},
                               {&g->taken, n, sizeof *g->taken},
-                              {&g->room, (size_t)f->groups, sizeof *g->room},
                               {&g->work, workers * 2 * B * B, sizeof *g->work},
                               {&g->block, workers * B * B, sizeof *g->block}};
     TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
     for (int k = 0, c = 0; k < f->groups; k++) {
         int first = f->group[k], end = f->group[k + 1];
-        g->room[k] = f->quota ? f->quota[k] : end - first;
         for (int i = first; i < end; i++) {
             g->group_of[i] = k;
             g->pairs[i] = end - first;
@@ -219,7 +216,7 @@ static int best_unchosen(const greedy *g)
 {
     int best = -1;
     for (int j = 0; j < g->n; j++)
-        if (!g->taken[j] && g->room[g->group_of[j]] > 0 && (best < 0 || better(g, j, best)))
+        if (!g->taken[j] && (best < 0 || better(g, j, best)))
             best = j;
     return best;
 }
@@ -227,7 +224,6 @@ static int best_unchosen(const greedy *g)
 static void take(greedy *g, int j, int *out)
 {
     g->taken[j] = true;
-    g->room[g->group_of[j]]--;
     out[g->picked++] = j;
 }
 
@@ -376,10 +372,6 @@ static sfp_status run_sparse(greedy *g, int count, int *out, sfp_error *err)
     sfp__heap_make(&heap);
     while (g->picked < count) {
         int top = heap.at[0];
-        if (g->room[g->group_of[top]] == 0) {
-            (void)sfp__heap_pop(&heap);
-            continue;
-        }
         if (g->evaluated[top] != g->picked) {
             compute_gain(g, top);
             sfp__heap_sink(&heap, 0);

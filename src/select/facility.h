@@ -23,12 +23,11 @@ typedef struct sfp__facility {
     const sfp__metric *metric;
     int groups;
     const int *group; /* (groups + 1) points [group[g], group[g+1]) cover each other */
-    const int *quota; /* (groups) maximum number of chosen points per group; NULL: no limit */
     const int *id;    /* (n) on a tie the lower id is chosen */
     size_t max_pairs; /* maximum number of stored pairs */
 } sfp__facility;
 
-/* Writes count points in order of choice; count is at most n, and at most the sum of the quotas. */
+/* Writes count points in order of choice; count is at most n. */
 sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp_error *err);
 
 /* Writes to size[k] the number of points whose nearest chosen point of their group is chosen[k]; on a tie the lower id counts.

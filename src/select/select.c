@@ -54,7 +54,7 @@ sfp_status sfp__selector_register(const sfp__selector *s, sfp_error *err)
 
 sfp__select_options sfp__select_options_defaults(void)
 {
-    return (sfp__select_options){.sigma = 0.5, .mode = SFP_CORESET_EXACT};
+    return (sfp__select_options){.sigma = 0.5};
 }
 
 int sfp__coreset_size(int b, double sigma)
@@ -78,10 +78,9 @@ int sfp__coreset_window(int b, const int *order, const sfp__select_options *opt,
         return c;
     }
     int first = b / 2 - c / 2;
-    int n = opt->mode == SFP_CORESET_PAPER && c > 1 ? c / 2 * 2 : c; /* the paper's window has two halves of floor(c/2) */
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < c; i++)
         out[i] = order[first + i];
-    return n;
+    return c;
 }
 
 /* ------------------------------------------------------------------- checking */

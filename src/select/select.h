@@ -26,8 +26,7 @@ enum {
     SFP_NEED_GRADIENTS = 32, /* gradients of the learnable parameters, through a callback */
     SFP_NEED_QUERY = 64,     /* (b, D) queries: class tokens of the query pass, independent of the learned parameters */
     SFP_NEED_TAPS = 128,     /* (b, SFP_TAPS, D) token means after each quarter of the blocks of the prompted pass */
-    /* only for buffers: gradients of pixels; the images of a batch are then pixels, never encoded files */
-    SFP_NEED_PIXELS = 256,
+    SFP_NEED_PIXELS = 256,   /* only for buffers: gradients of pixels */
 };
 
 /* For a buffer method, FEATURES and GRADIENTS are not arrays but model callbacks (buffer/model_ops.h). With QUERY the batch that
@@ -81,17 +80,12 @@ typedef int (*sfp__state_tensors_fn)(void *state, int index, sfp__state_tensor *
  *   - A sample with a NaN or infinite value is chosen only after all other samples.
  *   - The picks depend only on the input and the random generator, not on the number of threads. */
 
-typedef enum sfp__coreset_mode { SFP_CORESET_EXACT, SFP_CORESET_PAPER } sfp__coreset_mode;
-
 typedef struct sfp__select_options {
-    double sigma; /* coreset ratio; >= 1: the whole batch in its own order */
-    sfp__coreset_mode mode;
-    bool lowest;    /* learnloss: choose the lowest predicted losses, as the authors' code does */
+    double sigma;   /* coreset ratio; >= 1: the whole batch in its own order */
     bool euclidean; /* freesel: D^2 sampling on the Euclidean instead of the cosine distance */
-    bool cords;     /* craig: per class, squared distances of residuals, as in the library CORDS */
 } sfp__select_options;
 
-sfp__select_options sfp__select_options_defaults(void); /* sigma 0.5, exact, highest losses, cosine distance */
+sfp__select_options sfp__select_options_defaults(void); /* sigma 0.5, cosine distance */
 
 /* The inputs of a selector. An input that the selector did not declare may be NULL. */
 typedef struct sfp__select_batch {

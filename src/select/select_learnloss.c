@@ -167,8 +167,6 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     TRY(sfp__arena_list(env->arena, 1, &want, err));
     sfp__select_gather(&from, &taps, s->taps);
     sfp__lossnet_fwd(&s->net, from.n, s->taps, s->hidden, s->predicted);
-    for (int i = 0; i < from.n && opt->lowest; i++)
-        s->predicted[i] = -s->predicted[i];
     sfp__rank_descending(from.n, s->predicted, order);
     int got = from.c < from.n ? from.c : from.n;
     sfp__select_equal_weights(got, weight);

@@ -63,27 +63,20 @@ sfp_status sfp__source_settle(const sfp_source *s, sfp_status status, sfp_error 
     return SFP_EFORMAT;
 }
 
-static sfp_status read_once(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
-                            sfp_error *err)
+static sfp_status read_once(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     char where[512];
     TRY(sfp__source_load(s, i, &p, err));
-    TRY(sfp__raw_image_fit(&p, sfp__source_display_name(s, i, where, sizeof where), size, how, rgb, err));
-    if (kept && p.kind == SFP_RAW_IMAGE_ENCODED && !p.has_box) {
-        *kept = p;
-        p.bytes = NULL;
-    }
-    return SFP_OK;
+    return sfp__raw_image_fit(&p, sfp__source_display_name(s, i, where, sizeof where), size, how, rgb, err);
 }
 
-sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
-                                   sfp_error *err)
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
-    sfp_status status = read_once(s, i, size, how, rgb, kept, err);
+    sfp_status status = read_once(s, i, size, how, rgb, err);
     for (int k = 1; k < SFP_READ_ATTEMPTS && sfp__is_machine_error(status); k++) {
         (void)nanosleep(&pause_between, NULL);
-        status = read_once(s, i, size, how, rgb, kept, err);
+        status = read_once(s, i, size, how, rgb, err);
     }
     return sfp__source_settle(s, status, err);
 }

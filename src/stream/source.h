@@ -136,10 +136,8 @@ const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t s
 const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Decodes, cuts and resizes an image to rgb (size, size, 3). `name` is the name of the image in messages. */
 sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-/* Loads image i of an indexed source and fits it, with SFP_READ_ATTEMPTS attempts. If kept is not NULL, *kept gets the encoded
- * bytes; its bytes are NULL if the image has none. */
-sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
-                                   sfp_error *err);
+/* Loads image i of an indexed source and fits it, with SFP_READ_ATTEMPTS attempts. */
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
 #define SFP_READ_ATTEMPTS 3 /* at reading an image, if memory, descriptors or the disk fail */
 /* Called with the status of the last attempt at reading an image, also if it was read; returns what it means. SFP_EIO becomes
  * SFP_EFORMAT: one file that the disk cannot read is skipped like a damaged one. Only if several images in a row cannot be read,

@@ -32,11 +32,9 @@ TEST(every_setting_is_described)
         assert_in_range(info->scope, SFP_SCOPE_LEARNER, SFP_SCOPE_ENGINE);
         if (info->type == SFP_TYPE_INT || info->type == SFP_TYPE_REAL)
             assert_true(info->min < info->max);
-        if (info->default_value) { /* is accepted, also by the earlier name */
+        if (info->default_value) {
             MUST(sfp_settings_set(s, info->key, info->default_value, &err));
             assert_string_equal(sfp_settings_get(s, info->key), info->default_value);
-            if (info->alias)
-                MUST(sfp_settings_set(s, info->alias, info->default_value, &err));
         }
         for (int i = 0; info->name && info->name(i); i++)
             MUST(sfp_settings_set(s, info->key, info->name(i), &err));
@@ -51,43 +49,10 @@ TEST(scopes_name_the_users_of_a_setting)
     for (const char *const *key = STRINGS("sigma", "buffer", "tasks", "classes", "label-queue", "method", "preset", "seed"); *key;
          key++)
         assert_int_equal(info_of(*key)->scope, SFP_SCOPE_LEARNER);
-    for (const char *const *key = STRINGS("data", "test", "order", "rate", "clock", "out", "resume", "init-state", "triage");
-         *key; key++)
+    for (const char *const *key = STRINGS("data", "test", "order", "rate", "clock", "out", "resume", "init-state"); *key; key++)
         assert_int_equal(info_of(*key)->scope, SFP_SCOPE_RUN);
     for (const char *const *key = STRINGS("backbone", "img-size", "precision", "threads"); *key; key++)
         assert_int_equal(info_of(*key)->scope, SFP_SCOPE_ENGINE);
-}
-
-TEST(variants_of_compared_methods_are_settings_of_a_learner)
-{
-    static const struct {
-        const char *key, *normal, *other;
-    } list[] = {{"ssd-schedule", "original", "port"}, {"aser-retrieve", "on", "off"}, {"craig-cords", "off", "on"}};
-    for (int i = 0; i < 3; i++) {
-        sfp_settings *s = defaults();
-        assert_int_equal(info_of(list[i].key)->scope, SFP_SCOPE_LEARNER);
-        assert_string_equal(info_of(list[i].key)->default_value, list[i].normal);
-        MUST(sfp_settings_set(s, list[i].key, list[i].other, &err));
-        assert_string_equal(sfp_settings_get(s, list[i].key), list[i].other);
-        REFUSED(sfp_settings_set(s, list[i].key, "published", &err), SFP_EINVAL, list[i].key);
-    }
-}
-
-TEST(earlier_names_and_values_are_accepted)
-{
-    const char *const *list =
-        STRINGS("pending", "7", "label-queue", "7", "keep", "compressed", "buffer-format", "compressed", "coreset", "paper",
-                "coreset-rounding", "paper", "span", "3", "grow-by", "3", "query", "one", "query-pass", "shared", "query-pass",
-                "two", "query-pass", "separate", "normalise", "checkpoint", "normalise", "backbone", "data", "dir:in", "data",
-                "dir:in", "buffer_size", "5", "buffer-size", "5");
-    for (; list[0]; list += 4) {
-        sfp_settings *s = defaults();
-        MUST(sfp_settings_set(s, list[0], list[1], &err));
-        assert_string_equal(sfp_settings_get(s, list[2]), list[3]);
-        assert_string_equal(sfp_settings_get(s, list[0]), list[3]);
-    }
-    assert_string_equal(info_of("label-queue")->alias, "pending");
-    assert_string_equal(info_of("query-pass")->values, "separate|shared");
 }
 
 TEST(wrong_values_are_refused_at_once_and_change_nothing)
@@ -104,13 +69,10 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"lr", "-1", "lr is '-1', expected a number from 0"},
         {"seed", "-1", "seed is '-1', expected a whole number from 0 to 2^64 - 1"},
         {"seed", "18446744073709551616", "seed is"},
-        {"buffer-bytes", "1e16", "buffer-bytes is"},
         {"select", "best", "select is 'best', expected one of streamfp"},
         {"buffer", "best", "buffer is 'best', expected one of streamfp"},
         {"method", "knn", "method is 'knn', expected one of ncm, slda, ridge, ranpac"},
         {"drop-rule", "alg3", "drop-rule is 'alg3', expected one of alg2|eq8"},
-        {"query-pass", "three", "query-pass is 'three', expected one of separate|shared"},
-        {"query", "three", "query-pass is 'three'"},
         {"normalise", "some", "normalise is 'some', expected one of backbone|none"},
         {"attune", "maybe", "attune is 'maybe', expected on or off"},
         {"resume", "maybe", "resume is 'maybe', expected on or off"},
@@ -136,11 +98,12 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"preset", "default", "preset is 'default', which was removed in version 0.9; use best, or paper to train fingerprints"},
         {"preset", "fast", "preset is 'fast', which was removed in version 0.9; use best, which has the same settings"},
         {"preset", "authors", "preset is 'authors', which was removed in version 0.9; use paper with drop-rule eq8"},
+        {"drift", "ph", "drift is 'ph', which was removed in version 0.11; use new-class"},
         {"allocate", "queries", "allocate is 'queries', which was removed in version 0.9; use adaptive, which never trains"},
     };
     sfp_settings *s = defaults();
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const char *key = strcmp(list[i].key, "query") == 0 ? "query-pass" : list[i].key, *before = sfp_settings_get(s, key);
+        const char *key = list[i].key, *before = sfp_settings_get(s, key);
         char *copy = kept_print("%s", before ? before : "");
         REFUSED_AS(list[i].words, sfp_settings_set(s, list[i].key, list[i].value, &err), SFP_EINVAL, list[i].words);
         assert_string_equal(err.key, key);
@@ -189,10 +152,8 @@ TEST(a_preset_sets_only_unset_options)
     assert_null(sfp_settings_get(s, "method")); /* of the preset before */
     assert_string_equal(sfp_settings_get(s, "tap-mean"), "off");
     assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
-    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "paper");
     assert_string_equal(sfp_settings_get(s, "normalise"), "half");
     MUST(sfp_settings_set(s, "preset", "best", &err));
-    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "exact");
 }
 
 TEST(preset_paper_normalises_as_the_backbone_does)
@@ -203,9 +164,7 @@ TEST(preset_paper_normalises_as_the_backbone_does)
 TEST(a_preset_allocates_time_unless_the_user_divides_it)
 {
     sfp_settings *s = defaults();
-    for (const char *const *key =
-             STRINGS("triage", "on", "off", "controller", "on", "off", "queue", "2", "0", "clock", "paper", "real");
-         *key; key += 3) {
+    for (const char *const *key = STRINGS("queue", "2", "0", "clock", "paper", "real"); *key; key += 3) {
         MUST(sfp_settings_set(s, key[0], key[1], &err));
         assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
         MUST(sfp_settings_set(s, key[0], key[2], &err));
@@ -258,5 +217,5 @@ TEST(a_learner_refuses_settings_of_a_run)
     REFUSED(sfp_learner_create(e, TRAINED("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,
             "prompt-layers is '0-6', expected layers up to 5");
     assert_null(l);
-    (void)learner_of(e, TRAINED("threads", "1", "tasks", "2", "classes", "4", "buffer-bytes", "1e6", "buffer-size", "4"));
+    (void)learner_of(e, TRAINED("threads", "1", "tasks", "2", "classes", "4", "buffer-size", "4"));
 }

@@ -1,14 +1,13 @@
 /* Calls of the public interface in random legal order on several threads. The input is a list of commands: one or two drivers own a
  * learner each and share an engine. While a driver changes its learner, its predictors run on threads of their own. Drivers also save,
- * load, checkpoint, resume, merge and correct, execute runs that another thread cancels, and read files of earlier versions.
+ * load, checkpoint, resume, merge and correct, and execute runs that another thread cancels.
  *
  * Every call must succeed or report an error with a message; predictions must be possible; a resumed learner must write the same bytes.
  * The sanitizers find everything else.
  *
- * In plain builds `fuzz_sequences SEED COUNT` generates COUNT inputs, with the files of the directory given by SFP_VERSIONS. */
+ * In plain builds `fuzz_sequences SEED COUNT` generates COUNT inputs. */
 #include "fuzz.h"
 
-#include <dirent.h>
 #include <ftw.h>
 #include <math.h>
 #include <pthread.h>
@@ -26,7 +25,6 @@ enum {
     IMAGES = 12,
     BATCH_MAX = 16,
     HISTORY = 16,
-    VERSION_FILES = 64,
     PATH = 512
 };
 
@@ -34,12 +32,9 @@ enum {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char root[PATH];
-static sfp_engine *engines[ENGINES]; /* the second one is that of the files of earlier versions, if there are any */
-static int engine_count;
+static sfp_engine *engines[ENGINES]; /* files of one are refused by the other */
 static uint8_t pixels[IMAGES][SIDE * SIDE * 3];
 static sfp_image images[IMAGES];
-static char version_file[VERSION_FILES][PATH];
-static int version_count;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
@@ -54,7 +49,7 @@ static void remove_tree(const char *path)
 
 static void clean_up(void)
 {
-    for (int i = 0; i < engine_count; i++)
+    for (int i = 0; i < ENGINES; i++)
         sfp_engine_close(engines[i]);
     remove_tree(root);
 }
@@ -75,25 +70,10 @@ static void make_images(void)
     images[IMAGES - 1] = (sfp_image){.format = SFP_IMAGE_FILE, .data = "missing.jpg"};
 }
 
-static void find_version_files(const char *directory, const sfp_engine_options *o)
-{
-    char path[PATH];
-    DIR *d = directory ? opendir(directory) : NULL;
-    for (struct dirent *e; d && (e = readdir(d)) && version_count < VERSION_FILES;)
-        if (e->d_name[0] != '.')
-            (void)snprintf(version_file[version_count++], PATH, "%.200s/%.200s", directory, e->d_name);
-    if (!d)
-        return;
-    (void)closedir(d);
-    (void)snprintf(path, sizeof path, "%.200s/backbone.safetensors", directory);
-    REQUIRE(sfp_engine_open(path, o, &engines[1], NULL) == SFP_OK);
-    engine_count = 2;
-}
-
 /* oneDNN creates its cache at the first product. The thread sanitizer cannot see its lock, so no other thread runs then. */
 static void warm_up(void)
 {
-    for (int i = 0; i < engine_count; i++) {
+    for (int i = 0; i < ENGINES; i++) {
         sfp_predictor *p = NULL;
         REQUIRE(sfp_predictor_open_backbone(engines[i], NULL, NULL, &p, NULL) == SFP_OK);
         sfp_predictor_free(p);
@@ -110,9 +90,8 @@ static void start(void)
     REQUIRE(mkdtemp(root) != NULL);
     (void)snprintf(registry, sizeof registry, "%s/runs.db", root);
     REQUIRE(setenv("STREAMFP_REGISTRY", registry, 1) == 0);
-    REQUIRE(sfp_engine_open_random(1, &o, &engines[0], NULL) == SFP_OK);
-    engine_count = 1;
-    find_version_files(getenv("SFP_VERSIONS"), &o);
+    for (int i = 0; i < ENGINES; i++)
+        REQUIRE(sfp_engine_open_random((uint64_t)i + 1, &o, &engines[i], NULL) == SFP_OK);
     make_images();
     warm_up();
     (void)atexit(clean_up);
@@ -322,7 +301,7 @@ static void create_learner(driver *d)
 {
     sfp_error err = {0};
     free_learner(d);
-    d->engine = engines[next(d) % (unsigned)engine_count];
+    d->engine = engines[next(d) % ENGINES];
     d->settings = make_settings(d);
     if (!ok(sfp_learner_create(d->engine, d->settings, &d->learner, &err), &err)) {
         sfp_settings_free(d->settings);
@@ -539,12 +518,9 @@ static void execute(driver *d, unsigned command)
         (void)ok(sfp_learner_save(d->learner, path_of(d, "state", next(d), path), &err), &err);
     } else if (command < 185) {
         (void)ok(sfp_learner_checkpoint(d->learner, path_of(d, "checkpoint", next(d), path), "here", &err), &err);
-    } else if (command < 210) {
+    } else if (command < 220) {
         number = next(d);
         read_file(d, path_of(d, number & 1 ? "state" : "checkpoint", number / 2, path), next(d));
-    } else if (command < 220 && version_count) {
-        number = next(d);
-        read_file(d, version_file[number % (unsigned)version_count], next(d));
     } else if (command < 228) {
         resume_same(d);
     } else if (command < 236) {

@@ -274,7 +274,7 @@ def make_pickle():
 def make_yaml():
     put("yaml", "plain", b"# a run\ndata: synthetic:60\ntasks: 2\nbatch: 5\nsigma: 0.4\nattune-residual: yes\npreset: paper\n")
     put("yaml", "lists", b"tasks: [3, 2, 2]\ndata: 'folder:a b'\nprompt_layers: [0-4]\n")
-    put("yaml", "flow", b'{batch: 10, "seed": "7", triage: true, queue-policy: block}')
+    put("yaml", "flow", b'{batch: 10, "seed": "7", weighted: true, queue-policy: block}')
     put("yaml", "blocks", b"data: |\n  synthetic:60\ntest: >-\n  folder:\n  x\ntasks:\n- 1\n- 2\n")
     put("yaml", "aliases", b"batch: &b 10\nreplay: *b\ntasks: &t [1, 1]\n")
     put("yaml", "alias-of-nothing", b"batch: *b\n")

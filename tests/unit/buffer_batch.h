@@ -13,7 +13,6 @@ typedef struct test_batch {
     int32_t *label;
     uint64_t *id;
     uint8_t **image;
-    size_t *image_size;
     float *mean_embed, *query, *score, *fingerprint;
     bool *has_query;
 } test_batch;
@@ -21,11 +20,6 @@ typedef struct test_batch {
 static inline void *test_array(int n, size_t size)
 {
     return kept_calloc((size_t)(n ? n : 1), size);
-}
-
-static inline size_t test_image_size(uint64_t id, size_t image_bytes)
-{
-    return id % (image_bytes + 1);
 }
 
 static inline uint8_t test_pixel(uint64_t id, size_t k)
@@ -57,7 +51,6 @@ static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t
                     .label = test_array(b, sizeof(int32_t)),
                     .id = test_array(b, sizeof(uint64_t)),
                     .image = test_array(b, sizeof(uint8_t *)),
-                    .image_size = test_array(b, sizeof(size_t)),
                     .mean_embed = test_array(b * dim, sizeof(float)),
                     .query = test_array(b * dim, sizeof(float)),
                     .score = test_array(b, sizeof(float)),
@@ -69,9 +62,8 @@ static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t
         uint64_t id = first + (uint64_t)i;
         t.id[i] = id;
         t.label[i] = test_label(id);
-        t.image_size[i] = test_image_size(id, image_bytes);
-        t.image[i] = test_array((int)t.image_size[i], 1);
-        for (size_t k = 0; k < t.image_size[i]; k++)
+        t.image[i] = test_array((int)image_bytes, 1);
+        for (size_t k = 0; k < image_bytes; k++)
             t.image[i][k] = test_pixel(id, k);
         t.has_query[i] = test_has_query(id);
         for (int k = 0; k < dim; k++) {
@@ -85,7 +77,6 @@ static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t
                                  .label = t.label,
                                  .id = t.id,
                                  .image = (const uint8_t *const *)t.image,
-                                 .image_size = t.image_size,
                                  .mean_embed = t.mean_embed,
                                  .query = t.query,
                                  .has_query = t.has_query,
@@ -121,8 +112,7 @@ static inline void check_slot(sfp__buffer *b, int i, uint64_t id, uint64_t store
     assert_int_equal(s->id, id);
     assert_int_equal(s->stored_at, stored_at);
     assert_int_equal(s->label, test_label(id));
-    assert_int_equal(s->image_size, test_image_size(id, opt->image_bytes));
-    for (size_t k = 0; k < s->image_size; k++)
+    for (size_t k = 0; k < opt->image_bytes; k++)
         assert_int_equal(s->image[k], test_pixel(id, k));
     assert_int_equal(s->has_query, test_has_query(id));
     for (int k = 0; k < opt->dim; k++) {

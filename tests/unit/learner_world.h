@@ -137,11 +137,8 @@ static void feed(sfp__learner *l, int from, int to, int each)
         int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* some batches are shorter */
         for (int i = 0; i < b; i++) {
             const image *p = &images[t * BATCH + i];
-            samples[i] = (sfp__sample){.rgb = p->rgb,
-                                       .label = known ? 2 * task + i % 2 : (t / 3) + i % 3,
-                                       .id = (uint64_t)(1000 + t * BATCH + i),
-                                       .encoded = p->png,
-                                       .encoded_size = p->png_size};
+            samples[i] = (sfp__sample){
+                .rgb = p->rgb, .label = known ? 2 * task + i % 2 : (t / 3) + i % 3, .id = (uint64_t)(1000 + t * BATCH + i)};
         }
         MUST(sfp__learner_offer(l, b, samples, NULL, &err));
     }

@@ -8,7 +8,7 @@
 #include "numeric.h"
 #include "test.h"
 
-enum { WINDOW = 16, EVERY = 6 }; /* those of the schedule `port` */
+enum { WINDOW = 16, EVERY = 6 }; /* less than published, so that fewer batches are needed */
 enum { S = 2, N = 3 * S * S, D = 3, P = 5, MAX_SLOTS = 40, MAX_B = 6, MAX_T = 80 };
 
 static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
@@ -204,7 +204,7 @@ static sfp__buffer_options options(int slots)
 {
     sfp__buffer_options o = sfp__buffer_options_defaults();
     o.method = "ssd";
-    o.ssd_schedule = SFP_SSD_PORT;
+    o.ssd = (sfp__ssd_timing){EVERY, WINDOW};
     o.slots = slots;
     o.dim = D;
     o.image_bytes = N;
@@ -213,7 +213,7 @@ static sfp__buffer_options options(int slots)
     return o;
 }
 
-static world *make_world_with(int slots, int classes, uint64_t seed, sfp__ssd_schedule schedule)
+static world *make_world_with(int slots, int classes, uint64_t seed, sfp__ssd_timing timing)
 {
     world *w = kept_calloc(1, sizeof *w);
     sfp__rng rng = sfp__rng_init(seed, 9);
@@ -239,7 +239,7 @@ static world *make_world_with(int slots, int classes, uint64_t seed, sfp__ssd_sc
                                 .feature_pixels = feature_pixels,
                                 .embed_at = embed_at};
     sfp__buffer_options o = options(slots);
-    o.ssd_schedule = schedule;
+    o.ssd = timing;
     MUST(sfp__buffer_create(&o, MAX_B, &w->b, &err));
     w->m.b = w->b;
     return w;
@@ -247,7 +247,7 @@ static world *make_world_with(int slots, int classes, uint64_t seed, sfp__ssd_sc
 
 static world *make_world(int slots, int classes, uint64_t seed)
 {
-    return make_world_with(slots, classes, seed, SFP_SSD_PORT);
+    return make_world_with(slots, classes, seed, (sfp__ssd_timing){EVERY, WINDOW});
 }
 
 static void free_world(world *w)
@@ -278,7 +278,6 @@ static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why
 {
     static const float embed[MAX_B * D];
     const uint8_t *image[MAX_B];
-    size_t image_size[MAX_B];
     uint64_t id[MAX_B];
     float query[MAX_B * D];
     bool has_query[MAX_B];
@@ -288,7 +287,6 @@ static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why
         sfp__pixels_normalise(w->image[w->t][i], S, mean, std_, x);
         query_of(&w->m, x, query + i * D);
         image[i] = w->image[w->t][i];
-        image_size[i] = N;
         id[i] = (uint64_t)(w->t * MAX_B + i);
     }
     const sfp__buffer_batch batch = {.b = w->size[w->t],
@@ -296,7 +294,6 @@ static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why
                                      .label = w->label[w->t],
                                      .id = id,
                                      .image = image,
-                                     .image_size = image_size,
                                      .mean_embed = embed,
                                      .query = query,
                                      .has_query = has_query,

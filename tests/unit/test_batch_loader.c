@@ -139,7 +139,7 @@ TEST(the_loader_jumps_ahead_and_several_batches_can_be_held)
     const sfp__sample *held[3];
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
         sfp__batch_loader_release(loader, jumps[j]);
-        for (int h = 0; h < 3; h++) /* three batches stay valid at once, as triage needs */
+        for (int h = 0; h < 3; h++) /* three batches stay valid at once, as allocation needs */
             n = take(loader, jumps[j] + h, &held[h]);
         for (int h = 0; h < 3; h++)
             for (int i = 0; i < n; i++) {

@@ -9,7 +9,7 @@ TEST(defaults_are_those_of_the_paper)
 {
     sfp__buffer_options opt = sfp__buffer_options_defaults();
     assert_int_equal(opt.slots, 102);
-    assert_true(opt.drop == SFP_DROP_ALG2 && opt.nu == SFP_NU_AT_LEAST_ONE && opt.budget == 0);
+    assert_true(opt.drop == SFP_DROP_ALG2 && opt.ssd.every == 3 && opt.ssd.window == 32);
     assert_string_equal(opt.method, "streamfp");
     for (const sfp__buffer_method *const *m = sfp__buffer_methods; *m; m++)
         assert_ptr_equal(sfp__buffer_method_find((*m)->name), *m);
@@ -17,42 +17,6 @@ TEST(defaults_are_those_of_the_paper)
     assert_null(sfp__buffer_method_find(NULL));
     assert_true(sfp__buffer_method_find("streamfp")->needs == SFP_NEED_SCORE);
     assert_true(sfp__buffer_method_find("er")->needs == 0);
-}
-
-/* Returns the size that is compared with the budget, from the error message for a budget of one byte. */
-static size_t bytes_of(sfp__buffer_options opt, int max_batch)
-{
-    sfp__buffer *b = NULL;
-    size_t bytes = 0;
-    opt.budget = 1;
-    assert_int_equal(sfp__buffer_create(&opt, max_batch, &b, &err), SFP_ELIMIT);
-    assert_int_equal(sscanf(err.message, "buffer-bytes is 1, expected at least %zu for", &bytes), 1);
-    return bytes;
-}
-
-/* A buffer of exactly the budget is created; with one byte less it is refused, and the number of slots in the message then
- * fits. */
-TEST(the_budget_is_enforced_and_its_message_is_true)
-{
-    sfp__buffer_options opt = sfp__buffer_options_defaults();
-    opt.slots = 10;
-    opt.dim = 48;
-    opt.image_bytes = 1000;
-    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL, *fewer = NULL;
-    size_t bytes = bytes_of(opt, 4);
-    assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp__slot)));
-    assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp__slot) + 3 * 64));
-
-    opt.budget = bytes;
-    MUST(sfp__buffer_create(&opt, 4, &b, &err));
-    opt.budget = bytes - 1;
-    char want[200];
-    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, expected at least %zu for 10 slots; at most 9 slots fit", bytes - 1,
-                   bytes);
-    REFUSED_EXACTLY(sfp__buffer_create(&opt, 4, &fewer, &err), SFP_ELIMIT, want);
-    assert_null(fewer);
-    opt.slots = 9;
-    MUST(sfp__buffer_create(&opt, 4, &fewer, &err));
 }
 
 TEST(invalid_options_are_refused)
@@ -96,7 +60,7 @@ TEST(samples_fill_free_slots_in_order)
             assert_int_equal(b->filled, 5 * t + 5);
             assert_int_equal(b->seen, 5 * t + 5);
             for (int i = 0; i < 5; i++) /* slots are copies */
-                memset(batch.image[i], 0, batch.image_size[i]);
+                memset(batch.image[i], 0, 30);
             memset(batch.query, 0, 5 * 5 * sizeof *batch.query);
         }
         for (int i = 0; i < 10; i++)
@@ -119,7 +83,6 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
         opt.dim = dim;
         opt.image_bytes = 17;
         opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
-        opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
         OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
         MUST(sfp__buffer_create(&opt, MAX_BATCH, &b, NULL));
         sfp__rng rng = sfp__rng_init((uint64_t)trial, 8);
@@ -146,13 +109,13 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
                 u_nu[i] = sfp__rng_double(&clone);
             sfp__buffer_plan plan = {0};
             if (left > 0)
-                plan.nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, n, left, u_nu, opt.nu);
+                plan.nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, n, left, u_nu);
             for (int i = 0; i < plan.nu; i++)
                 u_batch[i] = sfp__rng_double(&clone);
             for (int i = 0; i < plan.nu; i++)
                 u_buffer[i] = sfp__rng_double(&clone);
-            sfp__buffer_decide(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, opt.nu, iwork, dwork,
-                               retained, replaced, &plan);
+            sfp__buffer_decide(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, iwork, dwork, retained,
+                               replaced, &plan);
             sfp__buffer_change change;
             MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
             assert_int_equal(change.stored, stored);
@@ -215,11 +178,6 @@ TEST(none_counts_samples_and_stores_nothing)
     int slots[5];
     assert_int_equal(b->opt.slots, 0);
     assert_string_equal(b->method->name, "none");
-    sfp__buffer_options tight = b->opt;
-    OWNED_PTR(sfp__buffer_free) sfp__buffer *other = NULL;
-    tight.slots = 50;
-    tight.budget = 1; /* it uses no memory for slots */
-    MUST(sfp__buffer_create(&tight, 8, &other, NULL));
     MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 8);
@@ -278,11 +236,7 @@ TEST(a_refused_batch_changes_nothing)
     BAD(fingerprint, NULL, "")
     BAD(label, NULL, "")
 #undef BAD
-    batch.image_size[7] = 21; /* the last sample, after valid ones */
-    check_refused(b, &batch.view, SFP_ELIMIT,
-                  "buffer 'streamfp': sample 7 of the batch (id 907) has an image of 21 bytes, expected at most 20");
-    batch.image_size[7] = 20;
-    batch.image[7] = NULL;
+    batch.image[7] = NULL; /* the last sample, after valid ones */
     check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no image");
 }
 
@@ -336,7 +290,6 @@ TEST(a_restored_buffer_continues_identically)
             to->label = from->label;
             to->id = from->id;
             to->stored_at = from->stored_at;
-            to->image_size = from->image_size;
             to->has_query = from->has_query;
             memcpy(to->image, from->image, 10);
             memcpy(to->query, from->query, 6 * sizeof(float));
@@ -364,8 +317,6 @@ TEST(an_impossible_checkpoint_is_refused)
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     REFUSED_EXACTLY(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL,
                     "buffer: 3 of 5 slots are filled after 2 samples, expected at most the number of slots and of samples");
-    b->slot[1].image_size = 21;
-    assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
     assert_int_equal(b->filled, 0);
     MUST(sfp__buffer_restore(b, 1, 2, &err));
     assert_int_equal(b->filled, 1);

@@ -471,6 +471,4 @@ TEST(replay_is_uniform_until_slots_are_contested_and_if_retrieval_is_off)
     t.fail_at = -1;
     MUST(retrieve(b, &x, &t, 5, &rng, slots, &count));
     assert_int_equal(t.calls, 1);
-    b->opt.aser_retrieve = false;
-    check_uniform(b, &x, &t);
 }

@@ -88,30 +88,28 @@ TEST(nu_has_the_exact_distribution)
         uint64_t seen;
     } cases[] = {{5, 6, 8}, {5, 12, 40}, {5, 1, 7}, {5, 3, 5}, {2, 9, 4}, {5, 12, 20}, {1, 7, 30}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        for (int rule = SFP_NU_AT_LEAST_ONE; rule <= SFP_NU_RESERVOIR; rule++) {
-            int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
-            sfp__buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp__nu_rule)rule, .method = "streamfp"};
-            OWNED_PTR(sfp__buffer_free) sfp__buffer *buffer = NULL;
-            MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
-            double p[16] = {0};
-            for (int hits = 0; hits <= b; hits++) {
-                int nu = rule == SFP_NU_AT_LEAST_ONE && hits == 0 ? 1 : hits;
-                nu = nu > half ? half : nu;
-                p[nu > m ? m : nu] += binomial(b, hits, (double)m / (double)cases[c].seen);
-            }
-            for (int i = 0; i < 16; i++)
-                p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case p = 1 */
-            test_batch batch = batch_make(b, 1, 1, 0, 0);
-            sfp__rng rng = sfp__rng_init(100 + c, (uint64_t)rule);
-            long count[16] = {0};
-            for (int k = 0; k < 40000; k++) {
-                sfp__buffer_change change;
-                MUST(sfp__buffer_restore(buffer, m, cases[c].seen, NULL));
-                MUST(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL));
-                count[change.nu]++;
-            }
-            check_distribution("nu", 16, count, p);
+        int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
+        sfp__buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .method = "streamfp"};
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *buffer = NULL;
+        MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
+        double p[16] = {0};
+        for (int hits = 0; hits <= b; hits++) {
+            int nu = hits == 0 ? 1 : hits;
+            nu = nu > half ? half : nu;
+            p[nu > m ? m : nu] += binomial(b, hits, (double)m / (double)cases[c].seen);
         }
+        for (int i = 0; i < 16; i++)
+            p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case p = 1 */
+        test_batch batch = batch_make(b, 1, 1, 0, 0);
+        sfp__rng rng = sfp__rng_init(100 + c, 0);
+        long count[16] = {0};
+        for (int k = 0; k < 40000; k++) {
+            sfp__buffer_change change;
+            MUST(sfp__buffer_restore(buffer, m, cases[c].seen, NULL));
+            MUST(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL));
+            count[change.nu]++;
+        }
+        check_distribution("nu", 16, count, p);
     }
 }
 
@@ -298,7 +296,6 @@ TEST(the_reservoir_keeps_every_set_equally_often)
             part.id += at;
             part.label += at;
             part.image += at;
-            part.image_size += at;
             part.score = part.mean_embed = part.query = NULL;
             part.has_query = NULL;
             MUST(sfp__buffer_update(b, &part, &rng, NULL, NULL));
@@ -440,7 +437,6 @@ TEST(the_plan_equals_the_reference_on_random_cases)
                 u[j][i] = k % 5 ? sfp__rng_double(&rng) : (double)sfp__rng_below(&rng, 8) / 8;
         }
         sfp__drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
-        sfp__nu_rule rule = sfp__rng_below(&rng, 2) ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
 
         int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MAX_SIZE], want_out[MAX_SIZE];
         stored = stored > b ? b : stored;
@@ -448,7 +444,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
         if (left > 0) {
             for (int i = 0; i < left; i++)
                 hits += u[0][i] * (double)(n_seen + (uint64_t)stored) < m;
-            if (rule == SFP_NU_AT_LEAST_ONE && hits == 0)
+            if (hits == 0)
                 hits = 1;
             nu = b >= 2 ? b / 2 : 1;
             nu = nu > left ? left : nu;
@@ -466,7 +462,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
         }
 
         sfp__buffer_plan plan;
-        sfp__buffer_decide(n_seen, m, b, batch, slots, u[0], u[1], u[2], drop, rule, iwork, dwork, retained, replaced, &plan);
+        sfp__buffer_decide(n_seen, m, b, batch, slots, u[0], u[1], u[2], drop, iwork, dwork, retained, replaced, &plan);
         if (plan.stored != stored || plan.nu != nu)
             fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, stored, nu);
         for (int i = 0; i < nu; i++)

@@ -48,10 +48,10 @@ TEST(the_window_of_ssd_is_full_before_the_first_batch_is_measured)
     o.calibrate = 2;
     o.learner.buffer.method = "ssd";
     sfp__calibration c = measure(&o, NULL);
-    assert_int_equal(c.filling, sfp__ssd_timing_of(SFP_SSD_ORIGINAL).window);
+    assert_int_equal(c.filling, 32);
     assert_int_equal(c.measured, 2);
-    o.learner.buffer.ssd_schedule = SFP_SSD_PORT;
-    assert_int_equal(measure(&o, NULL).filling, sfp__ssd_timing_of(SFP_SSD_PORT).window);
+    o.learner.buffer.ssd.window = 16;
+    assert_int_equal(measure(&o, NULL).filling, 16);
 }
 
 TEST(a_closed_form_head_has_nothing_to_fill)
@@ -67,7 +67,7 @@ TEST(a_closed_form_head_has_nothing_to_fill)
 TEST(the_filling_is_bounded)
 {
     const sfp__buffer_method er = {.name = "er"}, ssd = {.name = "ssd", .needs = SFP_NEED_PIXELS};
-    sfp__buffer b = {.opt.slots = 102, .max_batch = 20, .method = &er};
+    sfp__buffer b = {.opt = {.slots = 102, .ssd.window = 32}, .max_batch = 20, .method = &er};
     assert_true(sfp__calibration_fills(&b, 11)); /* 6 batches of 20 fill 102 slots */
     assert_false(sfp__calibration_fills(&b, 12));
     b.filled = 102;

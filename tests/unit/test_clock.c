@@ -99,14 +99,14 @@ TEST(a_learner_that_keeps_up_drops_nothing)
     assert_int_equal(r.dropped, 0);
 }
 
-TEST(blocking_drops_nothing_and_triage_pools_waiting_batches)
+TEST(blocking_drops_nothing_and_a_pool_takes_all_waiting_batches)
 {
     const sfp__clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
     outcome r = drive_steadily(&block, 40, 10, 3.5);
     assert_int_equal(r.count, 40);
     for (int i = 0; i < 40; i++)
         assert_int_equal(r.served[i], i);
-    const sfp__clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
+    const sfp__clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = 16};
     r = drive_steadily(&pool, 40, 10, 3.5);
     assert_int_equal(r.count, 40); /* every batch is processed, several at a time */
     assert_int_equal(r.dropped, 0);
@@ -228,7 +228,7 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 static sfp__clock clock_of_four(bool pool)
 {
     const sfp__clock_options o = {
-        .kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_DROP_OLDEST, .pool = pool, .pool_most = 8};
+        .kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_DROP_OLDEST, .pool = pool ? 8 : 0};
     return start(&o, 4, 10);
 }
 
@@ -319,7 +319,7 @@ TEST(without_a_rate_every_batch_is_delivered)
 TEST(each_batch_of_a_pool_has_its_own_lag)
 {
     /* a batch per second; processing the first takes 3.5 s, and then three wait with a lag of 2.5, 1.5 and 0.5 s */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
+    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = 8};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 4, 10);
     int count;
     assert_non_null(sfp__clock_next(&c, &count));

@@ -85,9 +85,7 @@ TEST(a_coreset_has_another_cost_than_its_batch)
 TEST(the_measured_loss_is_that_of_the_step)
 {
     const sfp__learner_options list[] = {SMALL((x.select = "none", x.buffer.method = "none")), /* only classes of the task */
-                                         SMALL((x.select = "none", x.replay = 0)),
-                                         SMALL((x.select = "none", x.replay = 0, x.fp.query_one = true)),
-                                         FREE((x.select = "none", x.replay = 0))};
+                                         SMALL((x.select = "none", x.replay = 0)), FREE((x.select = "none", x.replay = 0))};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&list[i]);
         feed(l, 0, 6, 3);
@@ -197,11 +195,9 @@ static void offer_twice(sfp__learner *l, int n, int swap)
 
 TEST(identical_tasks_have_the_same_gradient)
 {
-    const sfp__learner_options list[] = {SMALL(x.fp.tasks = 2),
-                                         SMALL((x.fp.tasks = 2, x.fp.attune = false)),
+    const sfp__learner_options list[] = {SMALL(x.fp.tasks = 2), SMALL((x.fp.tasks = 2, x.fp.attune = false)),
                                          SMALL((x.fp.tasks = 2, x.fp.kind = SFP_FP_L2P)),
                                          SMALL((x.fp.tasks = 2, x.fp.kind = SFP_FP_DUALPROMPT, x.fp.last_layer = 3)),
-                                         SMALL((x.fp.tasks = 2, x.fp.query_one = true)),
                                          SMALL((x.fp.tasks = 2, x.buffer.method = "none"))};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&list[i]);
@@ -345,7 +341,7 @@ TEST(what_is_learned_does_not_depend_on_diagnostics)
     const sfp__learner_options list[] = {
         small_options(),
         SMALL((x.steps = 3, x.fp.ortho_mu = 0.5f, x.fp.prefix = SFP_PREFIX_RAW)),
-        SMALL((x.fp.attune = false, x.fp.query_one = true)),
+        SMALL(x.fp.attune = false),
         SMALL((x.select = "learnloss", x.buffer.method = "aser")),
         SMALL((x.select = "gradmatch", x.buffer.method = "gss")),
         SMALL((x.select = "freesel", x.buffer.method = "ssd")),

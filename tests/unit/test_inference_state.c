@@ -75,7 +75,7 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
     const sfp__learner_options list[] = {
         small_options(),
         FREE(),
-        SMALL(x.fp.attune = false; x.fp.query_one = true),
+        SMALL(x.fp.attune = false),
         SMALL(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
         FREE(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
         SMALL(x.fp.kind = SFP_FP_DUALPROMPT; x.fp.last_layer = 3),
@@ -260,7 +260,6 @@ TEST(mismatches_are_reported)
                 {"prompt-layers", "0-2", "tensor 'prompt.e_p_2' is missing", SFP_ENOTFOUND},
                 {"prompt-layers", "0-0", "expected no tensor of that name with these settings", SFP_ESHAPE},
                 {"attune", "off", "tensor 'prompt.attune.gate.", SFP_ESHAPE},
-                {"query", "three", "metadata: query is 'three', expected two|one", SFP_EINVAL},
                 {"mean", "1,2", "metadata 'mean' is '1,2', expected three numbers", SFP_EFORMAT},
                 {"std", "1,0,1", "metadata 'std' is '1,0,1', expected three numbers above 0", SFP_EFORMAT},
                 {"open", "8", "metadata 'open' is '8', expected a number from 1 to 7", SFP_EFORMAT},

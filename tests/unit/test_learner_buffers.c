@@ -101,12 +101,11 @@ TEST(the_state_of_a_buffer_method_is_saved)
 /* ---------------------------------------------------------------- model callbacks */
 
 /* Creates a learner with a full buffer, some of whose queries are unknown, in the state before an update. */
-static sfp__learner *warm(const model *m, const char *buffer, bool query_one, sfp__fp_kind kind)
+static sfp__learner *warm(const model *m, const char *buffer, sfp__fp_kind kind)
 {
     sfp__learner_options o = options_of(m, "streamfp", buffer, 40);
     o.fp.kind = kind;
     o.replay = 1; /* and a batch of 12: calls with more samples than a step has */
-    o.fp.query_one = query_one;
     sfp__learner *l = make_learner(m, &o);
     offer_range(l, 0, TIMES);
     for (int i = 0; i < 40; i += 3) {
@@ -123,16 +122,14 @@ static void input_of(const sfp__learner *l, int samples, float *out)
     if (samples < BATCH)
         memcpy(out, l->batch.x + (size_t)samples * l->pixels, l->pixels * sizeof *out);
     else
-        MUST(sfp__learner_slot_input(l, &l->buffer->slot[samples - BATCH], out, &err));
+        sfp__learner_slot_input(l, &l->buffer->slot[samples - BATCH], out);
 }
 
 TEST(features_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
-        bool one = turn == 3;
-        sfp__fp_kind kind = one ? SFP_FP_CODA : (sfp__fp_kind)turn;
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", one, kind);
+    for (int kind = SFP_FP_CODA; kind <= SFP_FP_DUALPROMPT; kind++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int samples[N];
@@ -159,8 +156,6 @@ TEST(features_equal_those_of_a_step)
             sfp__train_result r = {0};
             MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
-            if (one)
-                continue;
             const float *kept =
                 samples[i] < BATCH ? l->batch.query + (size_t)samples[i] * D : l->buffer->slot[samples[i] - BATCH].query;
             assert_true(samples[i] < BATCH ? l->batch.has_query[samples[i]] : l->buffer->slot[samples[i] - BATCH].has_query);
@@ -190,9 +185,8 @@ static void see(void *user, int i, const float *gradient)
 TEST(group_gradients_equal_single_gradients)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int turn = 0; turn < 4; turn++) {
-        bool one_pass = turn == 3;
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp__fp_kind)turn);
+    for (int kind = SFP_FP_CODA; kind <= SFP_FP_DUALPROMPT; kind++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int samples[N], times[N] = {0};
@@ -210,7 +204,7 @@ TEST(group_gradients_equal_single_gradients)
                 check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
             }
             for (int i = 0; i < 40; i += 5)
-                l->buffer->slot[i].has_query = one_pass; /* also groups with unknown queries */
+                l->buffer->slot[i].has_query = false; /* also groups with unknown queries */
         }
         check_values(l, &before);
         assert_int_equal(ops->gradient_each(ops->ctx, 1, (const int[]){N}, 1, scratch, see, &e, &err), SFP_EINVAL);
@@ -222,7 +216,7 @@ TEST(group_gradients_equal_single_gradients)
 TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", false, SFP_FP_CODA);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", SFP_FP_CODA);
     const sfp__model_ops *ops = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
     size_t P = ops->params;
@@ -258,16 +252,13 @@ TEST(gradients_are_means)
     assert_memory_not_equal(one, at, P * sizeof *one);
 }
 
-/* camel needs queries: all queries of a full buffer are known, with or without a second pass. */
+/* camel needs queries: all queries of a full buffer are known. */
 TEST(a_method_that_needs_queries_has_them)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int one = 0; one < 2; one++) {
-        sfp__learner_options o = options_of(&m, "streamfp", "camel", 20);
-        o.fp.query_one = one;
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        offer_range(l, 0, TIMES);
-        for (int i = 0; i < 20; i++)
-            assert_true(l->buffer->slot[i].has_query);
-    }
+    sfp__learner_options o = options_of(&m, "streamfp", "camel", 20);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    offer_range(l, 0, TIMES);
+    for (int i = 0; i < 20; i++)
+        assert_true(l->buffer->slot[i].has_query);
 }

@@ -12,7 +12,7 @@ static sfp__learner_options ssd_options(const model *m, int tasks, int classes)
 {
     sfp__learner_options o = small_options(m, tasks, classes);
     o.buffer.method = "ssd";
-    o.buffer.ssd_schedule = SFP_SSD_PORT; /* starts after 18 batches */
+    o.buffer.ssd = (sfp__ssd_timing){.every = 6, .window = 16}; /* starts after 18 batches */
     return o;
 }
 
@@ -68,7 +68,6 @@ TEST(runs_with_any_selector_keep_slots_consistent)
         sfp__learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];
         o.steps = 1 + i % 3;
-        o.fp.query_one = i == 4;
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {

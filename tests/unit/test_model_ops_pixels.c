@@ -18,20 +18,19 @@ enum { IMAGES = 3, CLASSES = 6 };
 
 typedef struct kind {
     const char *name;
-    bool attune, residual, one;
+    bool attune, residual;
     int topk, tasks, boundaries;
     sfp__prefix_kind prefix;
     sfp__fp_kind pool;
 } kind;
 
 static const kind kinds[] = {
-    {"attuned", true, false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"plain", false, false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"residual, second task", true, true, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"raw prefix, topk 2", true, false, false, 2, 0, 0, SFP_PREFIX_RAW, SFP_FP_CODA},
-    {"query one", true, false, true, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"l2p", false, false, false, 3, 2, 0, SFP_PREFIX_PROJECTED, SFP_FP_L2P},
-    {"dualprompt, second task", false, false, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_DUALPROMPT},
+    {"attuned", true, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"plain", false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"residual, second task", true, true, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"raw prefix, topk 2", true, false, 2, 0, 0, SFP_PREFIX_RAW, SFP_FP_CODA},
+    {"l2p", false, false, 3, 2, 0, SFP_PREFIX_PROJECTED, SFP_FP_L2P},
+    {"dualprompt, second task", false, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_DUALPROMPT},
 };
 
 typedef struct scene {
@@ -60,7 +59,6 @@ static scene *set_up(const kind *k)
     o.fp.attune_residual = k->residual;
     o.fp.attune_topk = k->topk;
     o.fp.prefix = k->prefix;
-    o.fp.query_one = k->one;
     o.fp.kind = k->pool;
     o.adam.lr = 0.02f; /* steps that change the values noticeably */
     f->l = make_learner(&f->m, &o);
@@ -82,9 +80,7 @@ static scene *set_up(const kind *k)
     f->o.label = f->label;
     f->o.weight = f->weight;
     f->o.replayed = f->replayed;
-    f->o.live = true; /* query one: the tokens that are constant from now on */
     (void)oracle_loss(&f->o);
-    f->o.live = false;
     return f;
 }
 
@@ -291,9 +287,6 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
     const double reach[] = {1e-5, 1e-4, 1e-3, SFP_SSD_REACH, 1e-1, 1, 10};
     enum { REACHES = sizeof reach / sizeof *reach, CHOSEN = 3 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        /* its queries change with the parameters, so the difference has a part that constant queries do not have */
-        if (kinds[i].one)
-            continue;
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
         double error[REACHES];
 
@@ -391,14 +384,13 @@ static queries queries_of(const scene *f)
     return q;
 }
 
-/* Unknown queries are computed and stored, known ones are used; with one pass queries are not used. */
+/* Unknown queries are computed and stored, known ones are used. */
 TEST(queries_of_images_are_computed_once)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
 
         size_t D = (size_t)f->l->D, P = f->model->params, n = IMAGES * f->pixels;
-        bool one = kinds[i].one;
         queries q = queries_of(f);
         float *want = copied(q.all, IMAGES * D), *dfeature = normals(&f->rng, IMAGES * D, 1);
         float *g = floats(P), *feature = floats(IMAGES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
@@ -416,9 +408,8 @@ TEST(queries_of_images_are_computed_once)
         MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
         for (int k = 0; k < IMAGES; k++)
-            assert_int_equal(q.known[k], !one || k == 1);
-        if (!one)
-            check_near("queries", q.all, want, IMAGES * D, 1e-5);
+            assert_true(q.known[k]);
+        check_near("queries", q.all, want, IMAGES * D, 1e-5);
         MUST(try_pixels(f, &p, NULL, 0, again));
         check_near("pixels", again, dx[0], n, 1e-5);
         feature_pixels_of(f, &p, dfeature, again);
@@ -428,11 +419,11 @@ TEST(queries_of_images_are_computed_once)
             for (size_t d = 0; d < D; d++)
                 q.at[k][d] = (float)(sfp__rng_normal(&f->rng) * 3);
         MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
-        assert_true(one == (memcmp(again, g, P * sizeof *g) == 0));
+        assert_true(memcmp(again, g, P * sizeof *g) != 0);
         MUST(try_pixels(f, &p, NULL, 0, again));
-        assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
+        assert_true(memcmp(again, dx[0], n * sizeof *g) != 0);
         feature_pixels_of(f, &p, dfeature, again);
-        assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
+        assert_true(memcmp(again, dx[1], n * sizeof *g) != 0);
     }
 }
 

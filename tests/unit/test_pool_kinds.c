@@ -71,13 +71,6 @@ TEST(unsupported_options_of_a_kind_are_refused)
     o.fp.first_layer = 1;
     REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL,
             "prompt-layers is 1-2, expected at least 3 layers with pool-kind dualprompt");
-    o = options(&m, SFP_FP_L2P, 3);
-    o.fp.query_one = true;
-    REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL, "expected separate with pool-kind l2p");
-    o.fp.first_layer = 1; /* the input of the second layer depends on the image */
-    MUST(sfp__learner_create(m.vit, m.pool, &o, &l, &err));
-    (void)offer(l, 0, 6, 0);
-    sfp__learner_free(l);
     o = options(&m, (sfp__fp_kind)3, 3);
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
 }

@@ -103,7 +103,7 @@ static void check_unfit(const sfp_source *s, int64_t i, const char *where, const
     uint8_t out[3 * 2 * 2];
     char expected[700];
     (void)snprintf(expected, sizeof expected, "%s: %s", where, what);
-    assert_int_equal(sfp__raw_image_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, NULL, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__raw_image_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
     assert_string_equal(err.message, expected);
 }
 

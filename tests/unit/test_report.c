@@ -199,32 +199,6 @@ TEST(thumbnails_of_a_sheet_are_one_image)
     sfp__image_done(&second);
 }
 
-TEST(encoded_images_are_decoded_and_broken_ones_counted)
-{
-    OWNED_BY(sfp__text_done) sfp__text png = {0};
-    uint8_t rgb[9 * 3 * 3];
-    for (int i = 0; i < 27; i++) /* 9 x 3: a green square with a blue one on either side */
-        memcpy(rgb + 3 * i, i % 9 / 3 == 1 ? "\x00\xff\x00" : "\x00\x00\xff", 3);
-    MUST(sfp__image_encode_png("wide", &(sfp__image){9, 3, rgb}, &png, NULL));
-    const uint8_t *bytes = (const uint8_t *)png.s;
-    sfp__thumb kept[4] = {{.encoded = bytes, .encoded_size = png.length, .label = "a"},
-                          {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
-                          {.encoded = bytes, .encoded_size = 20, .label = "c"},
-                          {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
-    sfp__report_images p = {.selects = true, .buffer_count = 4, .buffer = kept};
-    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
-    char *text = report(&r, &p);
-    OWNED_BY(sfp__image_done) sfp__image sheet = sprite(text, 0);
-    check_pixel(&sheet, 12, 24, 0, 0, 255); /* the whole image, squashed */
-    check_pixel(&sheet, 24, 24, 0, 255, 0);
-    check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* cropped to its middle */
-    check_pixel(&sheet, 96 + 24, 24, 128, 128, 128);
-    check_pixel(&sheet, 144 + 24, 24, 128, 128, 128);
-    HOLDS(text, "4 images; 2 could not be decoded and are grey; oldest first", "(full width: 1 timestamp)",
-          "No batch was trained on since the run was last started or resumed");
-    check_nesting(text);
-}
-
 static void default_is(sfp_result *r, const char *key, const char *value, const char *default_value)
 {
     result_option(r, key, value);
@@ -237,7 +211,7 @@ TEST(options_that_differ_from_the_defaults_are_listed)
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 2, NULL));
     default_is(&r, "data", "synthetic:9", "idx:x"); /* listed in the sentence before */
-    default_is(&r, "triage", "off", "off");
+    default_is(&r, "weighted", "off", "off");
     default_is(&r, "sigma", "0.5", "0.5");
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, all));
@@ -246,14 +220,14 @@ TEST(options_that_differ_from_the_defaults_are_listed)
     text = report(&r, NULL);
     assert_null(strstr(text, all));
     assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">unknown</span></td>"));
-    default_is(&r, "triage", "on", "off");
+    default_is(&r, "weighted", "on", "off");
     default_is(&r, "method", "ncm", ""); /* no default */
     default_is(&r, "rate", "max", "max");
     default_is(&r, "tasks", "3,2", ""); /* the sentence before names only the number of tasks */
     text = report(&r, NULL);
     assert_null(strstr(text, all));
     HOLDS(text,
-          "Options that differ from the defaults: <code>triage on</code>, <code>method ncm</code>, "
+          "Options that differ from the defaults: <code>weighted on</code>, <code>method ncm</code>, "
           "<code>tasks 3,2</code>.",
           "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">none</span></td>",
           "<tr><td>rate</td><td>max</td><td>max</td>");

@@ -54,18 +54,6 @@ TEST(virtual_clock_with_a_queue)
     }
 }
 
-/* Decisions that depend on the load (how many samples are trained on) are restored, too. */
-TEST(decisions_by_load_are_resumed)
-{
-    for (int controller = 0; controller < 2; controller++) {
-        sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
-        o.queue = 2;
-        o.controller = controller;
-        o.learner.fp.attune_residual = true;
-        check_stopped_equals_uninterrupted(o, 3);
-    }
-}
-
 TEST(paper_clock_with_costs)
 {
     /* C_S 7.3: gaps larger than the prefetch depth */
@@ -73,26 +61,12 @@ TEST(paper_clock_with_costs)
     check_stopped_equals_uninterrupted(o, 1);
 }
 
-TEST(triage_pools_across_tasks)
+TEST(allocation_pools_across_tasks)
 {
     sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
-    o.triage = true;
-    check_stopped_equals_uninterrupted(o, 2);
     o.method = "ncm";
+    o.allocate = SFP_ALLOCATE_ADAPTIVE;
     check_stopped_equals_uninterrupted(o, 1);
-}
-
-TEST(the_controller_is_resumed)
-{
-    sfp__run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
-    o.queue = 3;
-    o.learner.steps = 2;
-    o.controller = true;
-    check_stopped_equals_uninterrupted(o, 1);
-    sfp_result with = run_once(&o, "controlled", 0, NULL);
-    o.controller = false;
-    sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
-    assert_true(with.samples.trained < without.samples.trained);
 }
 
 TEST(evaluations_are_recorded_and_survive_a_stop)
@@ -196,7 +170,6 @@ TEST(broken_images_are_counted_once_after_any_number_of_resumes)
     const char *data = kept_print("folder:%s", in_directory("images"));
     sfp__run_options o = options(data, "2");
     o.learner.batch = 5;
-    o.learner.keep_compressed = true;
     o.max_skipped = 0.25;
     check_stopped_equals_uninterrupted(o, 1);
     sfp_result r = run_once(&o, "broken", 0, last_message);

@@ -126,8 +126,9 @@ TEST(on_a_clock)
     o.clock = SFP_CLOCK_PAPER;
     check(o, "paper");
     o = clocked("synthetic:300", "5", SFP_CLOCK_VIRTUAL, 200);
-    o.triage = true; /* triage mixes batches of two tasks */
-    check(o, "triage");
+    o.method = "ncm";
+    o.allocate = SFP_ALLOCATE_ADAPTIVE; /* batches of two tasks wait together */
+    check(o, "adaptive");
 }
 
 /* The current batch is read again: its broken images are counted once. */

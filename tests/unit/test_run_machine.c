@@ -72,26 +72,6 @@ TEST(a_run_without_free_descriptors_fails_and_resumes)
     same_state("photos_whole", "photos_cut");
 }
 
-/* Images of the near future are read before they arrive. The batches that arrive until then are in memory. */
-TEST(a_near_future_that_the_machine_cannot_read_fails_the_run)
-{
-    const sfp__run_hooks hooks = {0};
-    sfp__run_options o = folder_options("soon", 8, false);
-    sfp_result *r = kept_calloc(1, sizeof *r);
-    sfp__run *run = NULL;
-    bool more;
-    o.near_future = 10;
-    MUST(sfp__run_open(&o, &hooks, r, &run, &err));
-    (void)keep_result(r);
-    MUST(sfp__run_step(run, &more, &err));
-    rlim_t before = limit_descriptors(3);
-    sfp_status status = sfp__run_step(run, &more, &err);
-    (void)limit_descriptors(before);
-    sfp__run_close(run);
-    assert_int_equal(status, SFP_EIO);
-    HOLDS(err.message, "cannot open: Too many open files");
-}
-
 TEST(a_live_run_without_free_descriptors_loses_no_image)
 {
     put_images("watched", 2, false);

@@ -1,4 +1,4 @@
-/* The table of the settings of a run: what files record of renamed options, and which settings have no effect. */
+/* The table of the settings of a run: what results record, and which settings have no effect. */
 #include "run/options.h"
 
 #include "results/result.h"
@@ -12,42 +12,22 @@ static sfp__args make_args(void)
     return a;
 }
 
-TEST(reports_have_the_names_of_the_table)
-{
-    int renamed = 0;
-    for (size_t i = 0; i < sfp__run_table_count; i++) {
-        const sfp__opt *o = &sfp__run_table[i];
-        char saved[64], word[64];
-        renamed += o->saved || o->saved_values;
-        assert_string_equal(sfp__result_option_name(sfp__opt_saved_name(o)), o->name);
-        for (int k = 0; o->saved_values && *sfp__word_at(o->saved_values, k, saved, sizeof saved) && k < 4; k++)
-            assert_string_equal(sfp__result_option_value(sfp__opt_saved_name(o), saved),
-                                sfp__word_at(o->arg, k, word, sizeof word));
-    }
-    assert_int_equal(renamed, 6);
-}
-
-TEST(a_result_records_earlier_names_and_reads_them)
+TEST(a_result_records_settings_and_compares_them)
 {
     OWNED_BY(sfp__args_done) sfp__args a = make_args();
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 1, &err));
-    MUST(sfp__args_set(&a, "query-pass", "shared", SFP_RANK_COMMAND_LINE, "query-pass", &err));
-    MUST(sfp__args_set(&a, "pending", "7", SFP_RANK_COMMAND_LINE, "pending", &err));
+    MUST(sfp__args_set(&a, "prefix", "raw", SFP_RANK_COMMAND_LINE, "prefix", &err));
     MUST(sfp__args_set(&a, "data", "dir:in", SFP_RANK_COMMAND_LINE, "data", &err));
     MUST(sfp__settings_record(&a, &r, &err));
-    assert_string_equal(sfp__result_value(&r, "query"), "one");
-    assert_string_equal(sfp__result_value(&r, "pending"), "7");
-    assert_string_equal(sfp__result_value(&r, "normalise"), "checkpoint");
-    assert_string_equal(sfp__result_value(&r, "keep"), "pixels");
-    assert_null(sfp__result_value(&r, "query-pass"));
+    assert_string_equal(sfp__result_value(&r, "prefix"), "raw");
     assert_null(sfp__result_value(&r, "classes"));
     MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
     MUST(sfp__args_set(&a, "data", "watch:in", SFP_RANK_COMMAND_LINE, "data", &err));
     MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
-    MUST(sfp__args_set(&a, "query-pass", "separate", SFP_RANK_COMMAND_LINE, "query-pass", &err));
-    REFUSED(sfp__settings_same(&a, "run/checkpoint", &r, false, &err), SFP_EINVAL, "query-pass");
-    HOLDS(err.message, "shared", "separate");
+    MUST(sfp__args_set(&a, "prefix", "projected", SFP_RANK_COMMAND_LINE, "prefix", &err));
+    REFUSED(sfp__settings_same(&a, "run/checkpoint", &r, false, &err), SFP_EINVAL, "prefix");
+    HOLDS(err.message, "raw", "projected");
 }
 
 TEST(a_copy_has_the_same_values_and_origins)

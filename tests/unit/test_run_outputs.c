@@ -141,27 +141,6 @@ TEST(a_report_shows_the_coreset_and_the_rest)
     check_sides(&o, "few_taken", 3, 37);
     o.learner.coreset.sigma = 1;
     check_sides(&o, "all_taken", 40, 0);
-    o = clocked("synthetic:500", "1", SFP_CLOCK_VIRTUAL, 300);
-    o.triage = true;
-    check_sides(&o, "triage", 5, 35);
-}
-
-TEST(compressed_buffered_images_are_shown)
-{
-    put_images("kept", 2, false);
-    const char *data = kept_print("folder:%s", in_directory("kept"));
-    for (int compressed = 0; compressed < 2; compressed++) {
-        sfp__run_options o = options(data, "1");
-        o.learner.keep_compressed = compressed;
-        (void)run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
-    }
-    char *one = text_in("compressed", "report.html"), *other = text_in("pixels", "report.html");
-    const char *a = strstr(one, ".kept i{"), *b = strstr(other, ".kept i{");
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
-    assert_memory_equal(a, b, strcspn(b, ")")); /* the same images, and here the same pixels */
-    HOLDS(one, "20 images; oldest first");
 }
 
 TEST(a_run_resumed_at_its_end_explains_the_missing_coreset)

@@ -7,11 +7,11 @@
 #include "test.h"
 
 /* Runs one pick into arrays of exactly the documented sizes. Returns the count; the caller frees `out`. */
-static int pick(const char *name, int b, const float *score, double sigma, sfp__coreset_mode mode, sfp__rng *rng, int **out)
+static int pick(const char *name, int b, const float *score, double sigma, sfp__rng *rng, int **out)
 {
     const sfp__selector *s = sfp__selector_find(name);
     assert_non_null(s);
-    sfp__select_options opt = {.sigma = sigma, .mode = mode};
+    sfp__select_options opt = {.sigma = sigma};
     sfp__select_batch batch = {.b = b, .score = score};
     sfp__arena arena = {0};
     const sfp__select_env env = {.rng = rng, .arena = &arena};
@@ -26,9 +26,9 @@ static int pick(const char *name, int b, const float *score, double sigma, sfp__
     return count;
 }
 
-static void check_pick(const char *name, int b, const float *score, double sigma, sfp__coreset_mode mode, int n, const int *want)
+static void check_pick(const char *name, int b, const float *score, double sigma, int n, const int *want)
 {
-    int *got, count = pick(name, b, score, sigma, mode, NULL, &got);
+    int *got, count = pick(name, b, score, sigma, NULL, &got);
     assert_int_equal(count, n);
     for (int i = 0; i < n; i++)
         assert_int_equal(got[i], want[i]);
@@ -52,22 +52,22 @@ TEST(coreset_size_is_floor_of_sigma_b_and_at_least_one)
                      cases[i].c);
 }
 
-/* Compares with the definition for odd and even b and c in both modes: the element at rank r of the window has r elements before
+/* Compares with the definition for odd and even b and c: the element at rank r of the window has r elements before
  * it. */
 TEST(the_window_is_around_the_middle_for_every_b_and_c)
 {
     sfp__rng rng = sfp__rng_init(3, 0);
     for (int b = 1; b <= 41; b++) {
         for (int c = 1; c < b; c++) {
-            for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+            {
                 float score[41];
                 for (int i = 0; i < b; i++)
                     score[i] = (float)sfp__rng_below(&rng, 12); /* many ties */
                 double sigma = (double)c / b;
-                int *got, n = pick("streamfp", b, score, sigma, mode, NULL, &got);
-                int first = b / 2 - c / 2, want = mode == SFP_CORESET_EXACT || c == 1 ? c : b / 2 + c / 2 - first;
-                assert_int_equal(n, want);
-                assert_true(mode == SFP_CORESET_PAPER || n == sfp__coreset_size(b, sigma));
+                int *got, n = pick("streamfp", b, score, sigma, NULL, &got);
+                int first = b / 2 - c / 2;
+                assert_int_equal(n, c);
+                assert_int_equal(n, sfp__coreset_size(b, sigma));
                 for (int k = 0; k < n; k++) {
                     int before = 0;
                     for (int i = 0; i < b; i++)
@@ -75,32 +75,29 @@ TEST(the_window_is_around_the_middle_for_every_b_and_c)
                     assert_int_equal(before, first + k);
                 }
                 int *again;
-                assert_int_equal(pick("streamfp", b, score, sigma, mode, NULL, &again), n);
+                assert_int_equal(pick("streamfp", b, score, sigma, NULL, &again), n);
                 assert_memory_equal(got, again, (size_t)n * sizeof *got);
             }
         }
     }
 }
 
-TEST(exact_and_paper_differ_by_one_for_odd_c)
+TEST(an_odd_coreset_keeps_its_last_sample)
 {
     const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f, 0.8f, 0.2f}; /* ranked: 1 5 3 2 4 6 0 */
-    check_pick("streamfp", 7, score, 0.5, SFP_CORESET_EXACT, 3, (int[]){3, 2, 4});
-    check_pick("streamfp", 7, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
-    check_pick("streamfp", 7, score, 0.6, SFP_CORESET_EXACT, 4, (int[]){5, 3, 2, 4});
-    check_pick("streamfp", 7, score, 0.6, SFP_CORESET_PAPER, 4, (int[]){5, 3, 2, 4});
-    check_pick("streamfp", 6, score, 0.5, SFP_CORESET_EXACT, 3, (int[]){3, 2, 4}); /* ranked: 1 5 3 2 4 0 */
-    check_pick("streamfp", 6, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
+    check_pick("streamfp", 7, score, 0.5, 3, (int[]){3, 2, 4});
+    check_pick("streamfp", 7, score, 0.6, 4, (int[]){5, 3, 2, 4});
+    check_pick("streamfp", 6, score, 0.5, 3, (int[]){3, 2, 4}); /* ranked: 1 5 3 2 4 0 */
 }
 
-TEST(a_coreset_of_one_is_the_middle_in_both_modes)
+TEST(a_coreset_of_one_is_the_middle)
 {
     const float score[] = {4, 1, 3, 0, 2}; /* ranked: 0 2 4 1 3 */
-    for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
-        check_pick("streamfp", 5, score, 1e-6, mode, 1, (int[]){4});
-        check_pick("streamfp", 4, score, 0.3, mode, 1, (int[]){1}); /* ranked 0 2 1 3: position 2 */
-        check_pick("streamfp", 2, score, 0.5, mode, 1, (int[]){1});
-        check_pick("streamfp", 1, score, 0.01, mode, 1, (int[]){0});
+    {
+        check_pick("streamfp", 5, score, 1e-6, 1, (int[]){4});
+        check_pick("streamfp", 4, score, 0.3, 1, (int[]){1}); /* ranked 0 2 1 3: position 2 */
+        check_pick("streamfp", 2, score, 0.5, 1, (int[]){1});
+        check_pick("streamfp", 1, score, 0.01, 1, (int[]){0});
     }
 }
 
@@ -110,23 +107,22 @@ TEST(sigma_of_one_or_more_chooses_the_whole_batch_in_order)
     const int all[] = {0, 1, 2, 3, 4};
     static const char *const names[] = {"streamfp", "random", "none"};
     for (size_t i = 0; i < 3; i++) {
-        for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
-            check_pick(names[i], 5, score, 1, mode, 5, all);
-            check_pick(names[i], 5, score, 3, mode, 5, all);
-            check_pick(names[i], 0, score, 1, mode, 0, all);
-            check_pick(names[i], 0, score, 0.5, mode, 0, all);
+        {
+            check_pick(names[i], 5, score, 1, 5, all);
+            check_pick(names[i], 5, score, 3, 5, all);
+            check_pick(names[i], 0, score, 1, 0, all);
+            check_pick(names[i], 0, score, 0.5, 0, all);
         }
     }
-    check_pick("none", 5, NULL, 0.2, SFP_CORESET_EXACT, 5, all);
+    check_pick("none", 5, NULL, 0.2, 5, all);
 }
 
 TEST(ties_are_ordered_by_index_and_nan_is_last)
 {
     const float equal[] = {2, 2, 2, 2, 2, 2}, holes[] = {NAN, 1, NAN, -INFINITY, 2, NAN}, none[] = {NAN, NAN, NAN, NAN};
-    check_pick("streamfp", 6, equal, 0.5, SFP_CORESET_EXACT, 3, (int[]){2, 3, 4});
-    check_pick("streamfp", 6, holes, 0.99, SFP_CORESET_EXACT, 5, (int[]){1, 3, 0, 2, 5}); /* ranked: 4 1 3 0 2 5 */
-    check_pick("streamfp", 6, holes, 0.4, SFP_CORESET_PAPER, 2, (int[]){3, 0});
-    check_pick("streamfp", 4, none, 0.5, SFP_CORESET_EXACT, 2, (int[]){1, 2});
+    check_pick("streamfp", 6, equal, 0.5, 3, (int[]){2, 3, 4});
+    check_pick("streamfp", 6, holes, 0.99, 5, (int[]){1, 3, 0, 2, 5}); /* ranked: 4 1 3 0 2 5 */
+    check_pick("streamfp", 4, none, 0.5, 2, (int[]){1, 2});
 }
 
 /* All 60 ordered triples of five are equally likely, and the same seed gives the same picks. */
@@ -141,15 +137,15 @@ TEST(random_is_uniform_and_repeatable)
     }
     for (int k = 0; k < 60000; k++) {
         int *out;
-        assert_int_equal(pick("random", 5, NULL, 0.6, SFP_CORESET_PAPER, &rng, &out), 3); /* the mode affects only streamfp */
+        assert_int_equal(pick("random", 5, NULL, 0.6, &rng, &out), 3);
         count[out[0] * 25 + out[1] * 5 + out[2]]++;
     }
     check_distribution("random triples", 125, count, p);
 
     sfp__rng r1 = sfp__rng_init(9, 9), r2 = sfp__rng_init(9, 9);
     int *a, *b;
-    assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r1, &a), 25);
-    assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r2, &b), 25);
+    assert_int_equal(pick("random", 50, NULL, 0.5, &r1, &a), 25);
+    assert_int_equal(pick("random", 50, NULL, 0.5, &r2, &b), 25);
     assert_memory_equal(a, b, 25 * sizeof *a);
     assert_int_equal(sfp__rng_u32(&r1), sfp__rng_u32(&r2));
 }
@@ -275,5 +271,5 @@ TEST(the_table_has_every_selector_once)
     assert_true(sfp__selector_find("streamfp")->needs == SFP_NEED_SCORE);
     assert_true(sfp__selector_find("random")->needs == 0);
     sfp__select_options opt = sfp__select_options_defaults();
-    assert_true(opt.sigma == 0.5 && opt.mode == SFP_CORESET_EXACT);
+    assert_true(opt.sigma == 0.5);
 }

@@ -179,13 +179,6 @@ TEST(steps_on_normalised_pixels_equal_the_published_steps_on_pixels_in_0_1)
     }
 }
 
-TEST(the_schedules_are_those_of_the_publication_and_of_the_port)
-{
-    sfp__ssd_timing original = sfp__ssd_timing_of(SFP_SSD_ORIGINAL), port = sfp__ssd_timing_of(SFP_SSD_PORT);
-    assert_true(original.every == 3 && original.window == 32); /* 6 and 64 batches of 10 samples, for batches of 20 */
-    assert_true(port.every == 6 && port.window == 16);
-}
-
 TEST(bytes_survive_conversion_and_pixels_are_rounded)
 {
     enum { S = 10 };

@@ -156,7 +156,6 @@ TEST(mismatches_are_reported_and_change_nothing)
                 {"attune-residual", "on", "attune-residual is on, expected off, the current setting", SFP_EINVAL},
                 {"attune-topk", "2", "attune-topk is 2, expected 3, the current setting", SFP_EINVAL},
                 {"prefix", "raw", "prefix is raw, expected projected, the current setting", SFP_EINVAL},
-                {"query", "one", "query-pass is shared, expected separate, the current setting", SFP_EINVAL},
                 {"tasks", "free", "tasks is free, expected 3, the current setting", SFP_EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, list[i].key, list[i].value);

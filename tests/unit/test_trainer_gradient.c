@@ -5,10 +5,7 @@
  * can be tight. Two checks connect them: the loss of the oracle must equal that of the engine, and differences of the engine's
  * loss along each gradient must give its length, as far as float permits.
  *
- * Queries are constants of the differentiation (docs/method.md, section 2). In the two-pass form they depend on no parameter.
- * With `query one` the query of a layer is the class token that enters it, which the prefixes of earlier layers change. The right
- * gradient treats these tokens as constants, and so do the differences; a test shows that differences with moving tokens give
- * another result. */
+ * Queries are constants of the differentiation (docs/method.md, section 2): they depend on no parameter. */
 #include "learner/trainer.h"
 
 #include "test.h"
@@ -27,7 +24,6 @@ typedef struct shape {
     int topk;
     float mu;
     sfp__prefix_kind prefix;
-    bool one;
     int task;    /* number of task boundaries crossed, with training before each */
     int c, r;    /* numbers of samples of the coreset and of the replay */
     bool masked; /* the loss of the coreset uses only the first classes */
@@ -38,25 +34,21 @@ typedef struct shape {
 
 /* clang-format off */
 static const shape shapes[] = {
-    /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                one task c r masked uneven steps kind */
-    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 4, 0, false, false, 1, SFP_FP_CODA},
-    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 3, 2, false, false, 3, SFP_FP_CODA},
-    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, false, 2, SFP_FP_CODA},
-    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 0, true, false, 2, SFP_FP_CODA},
-    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 2, 4, 0, true, false, 1, SFP_FP_CODA},
-    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, true, 2, SFP_FP_CODA},
-    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2, SFP_FP_CODA},
-    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, false, 1, 3, 2, false, false, 2, SFP_FP_CODA},
-    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, false, 0, 2, 1, false, true, 1, SFP_FP_CODA},
-    {"query one, attuned, task 1",   16, 32, 2, 4, 8, 2, 4, 0, 3, true, false, 3, 0, SFP_PREFIX_PROJECTED, true, 1, 3, 2, false, false, 2, SFP_FP_CODA},
-    {"query one, raw, layers 1 on",  16, 40, 2, 5, 6, 1, 2, 1, 4, true, true, 2, 0.1f, SFP_PREFIX_RAW, true, 0, 4, 0, true, true, 1, SFP_FP_CODA},
-    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, false, 1, 4, 5, false, true, 1, SFP_FP_CODA},
-    {"l2p, attuned, task 1",         16, 32, 2, 3, 9, 2, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2, SFP_FP_L2P},
-    {"l2p of three, raw, penalty",   16, 40, 4, 3, 3, 1, 4, 0, 0, false, false, 3, 0.1f, SFP_PREFIX_RAW, false, 0, 4, 0, true, false, 1, SFP_FP_L2P},
-    {"l2p, query one, layer 1",      16, 32, 2, 3, 8, 1, 2, 1, 2, true, true, 3, 0.2f, SFP_PREFIX_PROJECTED, true, 0, 3, 2, false, true, 1, SFP_FP_L2P},
-    {"dualprompt, task 2",           16, 32, 2, 4, 50, 3, 4, 0, 3, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 2, 3, 4, false, true, 1, SFP_FP_DUALPROMPT},
-    {"dualprompt, attuned, penalty", 16, 32, 4, 4, 50, 3, 4, 1, 3, true, true, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, false, 2, SFP_FP_DUALPROMPT},
-    {"dualprompt, raw, query one",   16, 40, 2, 4, 50, 2, 2, 0, 3, true, false, 3, 0, SFP_PREFIX_RAW, true, 1, 3, 3, false, true, 1, SFP_FP_DUALPROMPT},
+    /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                task c r masked uneven steps kind */
+    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, 0, 4, 0, false, false, 1, SFP_FP_CODA},
+    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, 0, 3, 2, false, false, 3, SFP_FP_CODA},
+    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, 1, 3, 2, false, false, 2, SFP_FP_CODA},
+    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, 1, 3, 0, true, false, 2, SFP_FP_CODA},
+    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, 2, 4, 0, true, false, 1, SFP_FP_CODA},
+    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, 1, 3, 3, false, true, 2, SFP_FP_CODA},
+    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP_FP_CODA},
+    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, 1, 3, 2, false, false, 2, SFP_FP_CODA},
+    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, 0, 2, 1, false, true, 1, SFP_FP_CODA},
+    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, 1, 4, 5, false, true, 1, SFP_FP_CODA},
+    {"l2p, attuned, task 1",         16, 32, 2, 3, 9, 2, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP_FP_L2P},
+    {"l2p of three, raw, penalty",   16, 40, 4, 3, 3, 1, 4, 0, 0, false, false, 3, 0.1f, SFP_PREFIX_RAW, 0, 4, 0, true, false, 1, SFP_FP_L2P},
+    {"dualprompt, task 2",           16, 32, 2, 4, 50, 3, 4, 0, 3, false, false, 3, 0, SFP_PREFIX_PROJECTED, 2, 3, 4, false, true, 1, SFP_FP_DUALPROMPT},
+    {"dualprompt, attuned, penalty", 16, 32, 4, 4, 50, 3, 4, 1, 3, true, true, 3, 0.1f, SFP_PREFIX_PROJECTED, 1, 3, 3, false, false, 2, SFP_FP_DUALPROMPT},
 };
 /* clang-format on */
 
@@ -100,7 +92,6 @@ static fixture *set_up(const shape *s, uint64_t seed)
     t.fp.attune_topk = s->topk;
     t.fp.ortho_mu = s->mu;
     t.fp.prefix = s->prefix;
-    t.fp.query_one = s->one;
     t.fp.classes = CLASSES;
     t.fp.seed = seed;
     t.adam.lr = 0.02f; /* steps that change the values noticeably */
@@ -129,7 +120,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
                                   .allowed = f->allowed,
                                   .replayed = f->replayed,
                                   .query = f->query,
-                                  .queries = s->one ? 0 : n,
+                                  .queries = n,
                                   .terms = s->r ? 2 : 1};
     oracle_init(&f->o, f->vit, f->fp);
     oracle_batch(&f->o, n, f->x);
@@ -166,17 +157,11 @@ static void step(fixture *f)
 
 /* ------------------------------------------------------------- differences */
 
-/* Returns the central difference of the oracle's loss when parameter i moves along d, with constant or moving queries. */
-static double difference(oracle *o, int i, const double *d, double h, bool live)
+/* Returns the central difference of the oracle's loss when parameter i moves along d. */
+static double difference(oracle *o, int i, const double *d, double h)
 {
-    double loss[2], *kept = doubles(o->count[i]), *held = NULL;
-    size_t tokens = (size_t)(o->layers * o->n * o->vit.c.dim);
+    double loss[2], *kept = doubles(o->count[i]);
     memcpy(kept, o->value[i], o->count[i] * sizeof *kept);
-    if (live && o->fp.query_one) {
-        held = doubles(tokens);
-        memcpy(held, o->token, tokens * sizeof *held);
-    }
-    o->live = live;
     for (int side = 0; side < 2; side++) {
         for (size_t k = 0; k < o->count[i]; k++)
             o->value[i][k] = kept[k] + (side ? h : -h) * d[k];
@@ -186,10 +171,7 @@ static double difference(oracle *o, int i, const double *d, double h, bool live)
             loss[side] = oracle_loss(o);
         }
     }
-    o->live = false;
     memcpy(o->value[i], kept, o->count[i] * sizeof *kept);
-    if (held)
-        memcpy(o->token, held, tokens * sizeof *held);
     return (loss[1] - loss[0]) / (2 * h);
 }
 
@@ -230,7 +212,7 @@ static void check_param(fixture *f, int i)
         double got = 0;
         for (size_t k = 0; k < f->o.count[i]; k++)
             got += d[k] * (double)p->grad[k];
-        double want = difference(&f->o, i, d, 1e-4, false), error = fabs(got - want), allowed = 5e-5 * size + 2e-10;
+        double want = difference(&f->o, i, d, 1e-4), error = fabs(got - want), allowed = 5e-5 * size + 2e-10;
         worst = fmax(worst, error / allowed);
         if (!(error <= allowed))
             fail_msg("%s: %s, direction %d: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->s->name,
@@ -291,9 +273,7 @@ static double take_gradients(fixture *f)
 {
     double got = gradients(f).loss;
     oracle_take(&f->o, f->fp);
-    f->o.live = true;
     double want = oracle_loss(&f->o);
-    f->o.live = false;
     if (!(fabs(got - want) <= 1e-5 * fabs(want)))
         fail_msg("%s: the loss is %.9g, the oracle's %.9g", f->s->name, got, want);
     return got;
@@ -321,8 +301,8 @@ TEST(gradients_equal_central_differences)
                     check_rows(f, params[p]);
                 check_param(f, p);
             }
-            /* not if the loss is discontinuous between kept gates, nor if the tokens move */
-            for (int p = 0; p < count && f->s->topk == 3 && !f->s->one; p++)
+            /* not if the loss is discontinuous between kept gates */
+            for (int p = 0; p < count && f->s->topk == 3; p++)
                 check_own_slope(f, p);
             step(f);
         }
@@ -359,36 +339,16 @@ TEST(the_gate_learns_from_frozen_components_too)
     double length = length_of(p->grad, f->o.count[gate]), *d = to_doubles(p->grad, f->o.count[gate]);
     for (size_t k = 0; k < f->o.count[gate]; k++)
         d[k] /= length;
-    double all = difference(&f->o, gate, d, 1e-4, false);
+    double all = difference(&f->o, gate, d, 1e-4);
     double *w = doubles(f->o.count[gate]), *b = doubles(3);
     memcpy(w, f->o.value[gate], f->o.count[gate] * sizeof *w);
     memcpy(b, f->o.value[gate + 1], 3 * sizeof *b);
     f->o.frozen_gate_w = w;
     f->o.frozen_gate_b = b;
-    double learning_only = difference(&f->o, gate, d, 1e-4, false);
+    double learning_only = difference(&f->o, gate, d, 1e-4);
     assert_true(fabs(all - length) < 1e-4 * length);
     if (fabs(learning_only - length) < 0.02 * length)
         fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
-}
-
-/* The engine's gradient equals the differences with constant tokens. Moving tokens give another result, except for the last
- * prompted layer, after which no token is used. */
-TEST(query_one_has_no_gradient_through_the_tokens)
-{
-    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[9], 42);
-
-    (void)take_gradients(f);
-    for (int l = 0; l < f->o.layers; l += f->o.layers - 1) {
-        int count;
-        const sfp__param *p = sfp__fp_params(f->fp, &count)[3 * l];
-        double length = length_of(p->grad, f->o.count[3 * l]), *d = to_doubles(p->grad, f->o.count[3 * l]);
-        for (size_t k = 0; k < f->o.count[3 * l]; k++)
-            d[k] /= length;
-        double held = difference(&f->o, 3 * l, d, 1e-4, false), live = difference(&f->o, 3 * l, d, 1e-4, true);
-        assert_true(fabs(held - length) < 1e-4 * length);
-        if ((fabs(live - length) > 1e-3 * length) != (l == 0))
-            fail_msg("layer %d: held %.9g, moving %.9g, the gradient's length %.9g", l, held, live, length);
-    }
 }
 
 /* One sum with a weight per sample equals the sum of two mean losses: gradients add. */

@@ -31,10 +31,7 @@ typedef struct oracle {
     const bool *replayed;   /* (n) or NULL */
     const uint8_t *allowed; /* (classes) */
     int terms;
-    /* Queries are constants of the loss. Two passes: (n, D), the features of the query pass. One pass: (layers, n, D), the class
-     * tokens that enter the prompted layers; `live` recomputes and stores them, otherwise they are unchanged. */
-    double *query, *token;
-    bool live;
+    double *query; /* (n, D) the features of the query pass, constants of the loss */
     /* Results. */
     double *feature;                   /* (n, D) */
     double *attuned[VIT_ORACLE_DEPTH]; /* (open, Lp, D) from the last loss */
@@ -216,23 +213,21 @@ typedef struct oracle_image {
     double *prefix; /* (parts*Lp, D) */
 } oracle_image;
 
-/* Returns the query of a sample in prompted layer l. */
-static double *oracle_query(const oracle *o, int l, int sample)
+/* Returns the query of a sample. */
+static double *oracle_query(const oracle *o, int sample)
 {
-    int D = o->vit.c.dim;
-    return o->fp.query_one ? o->token + (l * o->n + sample) * D : o->query + sample * D;
+    return o->query + sample * o->vit.c.dim;
 }
 
 static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const double **k, const double **v)
 {
+    (void)tokens;
     const oracle_image *image = ctx;
     oracle *o = image->o;
     int D = o->vit.c.dim, at = l - o->fp.first_layer, rows = oracle_parts(o) * (o->fp.length / 2);
     if (at < 0 || l > o->fp.last_layer)
         return 0;
-    double *q = oracle_query(o, at, image->sample);
-    if (o->fp.query_one && o->live)
-        memcpy(q, tokens, (size_t)D * sizeof *q);
+    double *q = oracle_query(o, image->sample);
     if (o->fp.kind == SFP_FP_CODA)
         oracle_compose(o, at, q, image->prefix);
     else
@@ -265,7 +260,7 @@ static double oracle_key_loss(const oracle *o)
         keyed += !o->shared[l];
     for (int l = 0; l < o->layers; l++)
         for (int i = 0; i < o->n && !o->shared[l]; i++) {
-            const double *q = oracle_query(o, l, i);
+            const double *q = oracle_query(o, i);
             oracle_pick(o, l, i, q, pick);
             for (int j = 0; j < parts; j++)
                 loss += (double)o->weight[i] * (1 - oracle_cosine(o, l, pick[j], q)) / (parts * keyed);
@@ -357,7 +352,6 @@ static UNUSED void oracle_batch(oracle *o, int n, const float *const *x)
     o->x = x;
     o->feature = doubles(floats_);
     o->query = doubles(floats_);
-    o->token = doubles((size_t)o->layers * floats_);
     for (int i = 0; i < n; i++)
         oracle_forward(o, x[i], i, false, o->query + i * o->vit.c.dim, NULL);
 }

@@ -79,7 +79,6 @@ static sfp_status fill_buffer(sfp__learner *l, int dim, size_t bytes, sfp__rng *
         sfp__slot *s = &buffer->slot[i];
         s->label = i % CLASSES;
         s->id = (uint64_t)i;
-        s->image_size = bytes;
         s->has_query = true;
         fill_noise(s->image, bytes, rng);
         for (int k = 0; k < dim; k++) {

@@ -130,7 +130,7 @@ static sfp_status fill_sheet(const sfp_source *s, const int64_t *count_of, int64
         if (!is_shown(seen[row]++, count_of[row], sheet->across, &column) || row >= sheet->rows)
             continue;
         sfp_error why = {0};
-        bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
+        bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, &why) != SFP_OK;
         if (broken && sfp__is_machine_error(why.status))
             return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;

@@ -43,9 +43,9 @@ static const sfp__opt options[] = {
                    "--features: before them the mean of the patch tokens after the last block but one, as in a run."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash",
                    "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
-    SFP_ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",
-                   "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5.",
-                   .saved_values = "checkpoint|none|imagenet|half"),
+    SFP_ROW_CHOICE(
+        "normalise", "backbone|none|imagenet|half", "backbone",
+        "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5."),
     SFP_ROW_IMG_SIZE_OF_STATE,
     SFP_ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
     SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),

@@ -283,7 +283,7 @@ const sfp__command sfp__cmd_run = {
             "stream ends it.",
     .examples =
         "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
-        "  streamfp run --data synthetic:2000 --rate 100 --preset paper --clock virtual --triage\n"
+        "  streamfp run --data synthetic:2000 --rate 100 --preset paper --clock virtual --queue 2\n"
         "  streamfp run --data watch:incoming --clock real --out runs/live --resume\n"
         "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
     .options = sfp__run_cli_options,

@@ -24,7 +24,6 @@ static sfp_status check_by_library(const sfp__opt *o, const char *text, sfp_erro
 static sfp__opt to_option(const sfp_setting_info *s)
 {
     sfp__opt o = {.name = s->key,
-                  .alias = s->alias,
                   .type = SFP_OPT_STRING,
                   .arg = s->values,
                   .default_value = s->default_value,
@@ -35,7 +34,6 @@ static sfp__opt to_option(const sfp_setting_info *s)
         o.type = SFP_OPT_FLAG;
     } else if (s->type == SFP_TYPE_CHOICE) {
         o.type = SFP_OPT_CHOICE;
-        o.saved_values = s->earlier_values;
     } else if (s->type == SFP_TYPE_INT && s->scope != SFP_SCOPE_LEARNER) {
         o.type = SFP_OPT_INT;
         o.int_min = (int64_t)s->min;
@@ -135,7 +133,8 @@ static void append_difference(char *to, const char *before, const sfp_settings *
 /* Appends what a preset sets, as the library sets it. */
 static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
 {
-    char before[2 * SFP_KEY_LENGTH_MAX];
+    char before[2 * SFP_KEY_LENGTH_MAX], with_rate[2 * SFP_KEY_LENGTH_MAX];
+    size_t length = strlen(to);
     sfp_settings *plain = NULL, *rated = NULL;
     sfp_status status = with_preset(name, NULL, &plain, err);
     if (!status)
@@ -143,8 +142,9 @@ static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
     if (!status) {
         (void)snprintf(before, sizeof before, " Values of %s: ", name);
         append_difference(to, before, NULL, plain);
-        append_difference(to, "; with a rate: ", plain, rated);
-        (void)snprintf(to + strlen(to), HELP_MAX - strlen(to), ".");
+        (void)snprintf(with_rate, sizeof with_rate, " Values of %s with a rate: ", name);
+        append_difference(to, to[length] ? "; with a rate: " : with_rate, plain, rated);
+        (void)snprintf(to + strlen(to), HELP_MAX - strlen(to), "%s", to[length] ? "." : "");
     }
     sfp_settings_free(plain);
     sfp_settings_free(rated);

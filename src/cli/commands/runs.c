@@ -204,9 +204,9 @@ static void print_run(const sfp_result *r, bool running)
     (void)printf("\noptions\n");
     for (int i = 0; i < r->config_count; i++) {
         (void)printf("  ");
-        sfp__put_text(stdout, sfp__result_option_name(r->config[i].key), 18);
+        sfp__put_text(stdout, r->config[i].key, 18);
         (void)printf("  ");
-        sfp__put_text(stdout, sfp__result_option_value(r->config[i].key, r->config[i].value), 0);
+        sfp__put_text(stdout, r->config[i].value, 0);
         (void)printf("\n");
     }
 }

@@ -31,7 +31,7 @@ static void put_option(const sfp__run_groups *g, const sfp__strings *keys, int k
 {
     sfp__text_put(out, out->length ? ", " : "");
     if (keys->count > 1)
-        sfp__text_printf(out, "%s ", sfp__result_option_name(key));
+        sfp__text_printf(out, "%s ", key);
     sfp__text_put(out, sfp__run_groups_option(g, k, key));
 }
 
@@ -60,7 +60,7 @@ static sfp_status set_text(char **place, const sfp__text *text, sfp_error *err)
 static sfp_status name_rows(const sfp__run_groups *g, const sfp__strings *keys, sfp__table *t, sfp_error *err)
 {
     char method[64];
-    const char *heading = keys->count == 1 ? sfp__result_option_name(keys->s[0]) : keys->count > 1 ? "options" : "method";
+    const char *heading = keys->count == 1 ? keys->s[0] : keys->count > 1 ? "options" : "method";
     TRY(sfp__table_set_text(&t->row_heading, heading, err));
     for (int k = 0; k < g->count; k++) {
         OWNED_BY(sfp__text_done) sfp__text name = {0};
@@ -289,7 +289,7 @@ static sfp_status make_lines(plots *p, const char *option, int *lines, sfp_error
     *lines = 0;
     if (p->names.count > SFP_CHART_SERIES || low >= high)
         return SFP_OK;
-    p->chart.x_name = sfp__result_option_name(option);
+    p->chart.x_name = option;
     p->chart.log_x = low > 0 && high >= 10 * low;
     p->chart.count = *lines = p->names.count;
     for (int i = 0, first = 0; i < *lines; i++) {
@@ -326,7 +326,7 @@ static sfp_status draw_lines(const sfp__run_groups *g, const sfp__strings *keys,
     if (!option)
         return SFP_OK;
     TRY(make_lines(&p, option, &lines, err));
-    TRY(sfp__text_new(&title, err, "Accuracy over %s", sfp__result_option_name(option)));
+    TRY(sfp__text_new(&title, err, "Accuracy over %s", option));
     p.chart.title = title;
     *drawn = lines > 0 && sfp__chart_lines(&p.chart, form, out);
     return SFP_OK;

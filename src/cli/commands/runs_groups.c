@@ -213,7 +213,7 @@ bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k)
 const char *sfp__run_groups_option(const sfp__run_groups *g, int k, const char *key)
 {
     const char *value = sfp__run_option(&g->runs[g->first[k]].result, key);
-    return value && *value ? sfp__result_option_value(key, value) : "-";
+    return value && *value ? value : "-";
 }
 
 sfp_status sfp__run_groups_init(sfp__run_groups *g, int n, const sfp__named_run *runs, sfp_error *err)

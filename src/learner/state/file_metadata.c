@@ -109,7 +109,7 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
         keys += length + strspn(keys + length, " ");
         const sfp__setting *s = sfp__settings_find(key);
         out[n].kind = kind;
-        out[n].name = s->saved ? s->saved : s->info.key;
+        out[n].name = s->info.key;
         (void)sfp__setting_saved_text(s, o, out[n].value, sizeof out[n].value);
     }
     return n;
@@ -119,7 +119,6 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
 static int list_inference_settings(const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = put_settings(SFP_SAVED_INFERENCE, "seed batch resize", o, out);
-    n += put_settings(SFP_SAVED_INFERENCE, o->answer_all ? "answer" : "", o, out + n);
     n += put_settings(SFP_SAVED_INFERENCE, o->method ? "taps tap-mean ridge slda shrinkage half-life" : "", o, out + n);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
     PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
@@ -157,7 +156,7 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     bool free_stream = o->fp.tasks == 0;
     int n = put_settings(SFP_SAVED_STATE, "tasks pool-kind pool prompt-length prompt-layers attune", o, out);
     n += put_settings(SFP_SAVED_STATE, o->fp.attune ? "attune-residual attune-topk" : "", o, out + n);
-    n += put_settings(SFP_SAVED_STATE, "prefix query", o, out + n);
+    n += put_settings(SFP_SAVED_STATE, "prefix", o, out + n);
     PUT(RUN, "img-size", "%d", c->img_size)
     PUT(RUN, "patch-size", "%d", c->patch_size)
     PUT(RUN, "width", "%d", c->dim)
@@ -165,20 +164,13 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     PUT(RUN, "heads", "%d", c->heads)
     PUT(RUN, "hidden", "%d", c->hidden)
     PUT(RUN, "backbone", "%08lx", backbone_sum(vit))
-    n += put_settings(SFP_SAVED_RUN, "steps replay select sigma coreset", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "learnloss") == 0 ? "learnloss-order" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "craig") == 0 ? "craig-cords" : "", o, out + n);
-    PUT(RUN, "coreset-most", "%d", o->coreset_max)
+    n += put_settings(SFP_SAVED_RUN, "steps replay select sigma", o, out + n);
     n += put_settings(SFP_SAVED_RUN, "weighted buffer", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule nu" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, strcmp(o->buffer.method, "aser") == 0 ? "aser-retrieve" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, strcmp(o->buffer.method, "ssd") == 0 ? "ssd-schedule" : "", o, out + n);
-    if (buffer)
-        PUT(RUN, "keep-compressed", "%s", o->keep_compressed ? "on" : "off")
+    n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule" : "", o, out + n);
     n += put_settings(SFP_SAVED_RUN, "lr", o, out + n);
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
     n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, free_stream ? "span drift" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, free_stream ? "grow-by drift" : "", o, out + n);
     return n + list_inference_settings(o, out + n);
 }
 #undef PUT
@@ -207,26 +199,11 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
     }
 }
 
-/* Names the setting and both values in the words of today. */
-static sfp_status made_otherwise(const sfp__tensor_file *st, const sfp__saved_setting *now, const char *found, sfp_error *err)
-{
-    const sfp__setting *s = sfp__settings_find(now->name);
-    char then[SFP_NAME_MAX], value[sizeof now->value];
-    return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, s ? s->info.key : now->name,
-                     s ? sfp__setting_shown(s, found, then, sizeof then) : found,
-                     s ? sfp__setting_shown(s, now->value, value, sizeof value) : now->value);
-}
-
-/* The setting that is saved only if it is not the default. */
-static const char saved_if_changed[] = "answer";
-
 /* ignored: names of settings that may differ, each between blanks. */
 static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, const char *ignored, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = list_learner_settings(l, list);
-    if (run) /* it may be twice in the list now, which does no harm */
-        n += put_settings(SFP_SAVED_RUN, saved_if_changed, &l->opt, list + n);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX], word[64];
         setting_key(&list[i], run, key, sizeof key);
@@ -234,12 +211,11 @@ static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *
         if ((!run && list[i].kind != SFP_SAVED_STATE) || strstr(ignored, word))
             continue;
         const char *found = sfp__tensor_file_meta(st, key);
-        if (!found && run && strcmp(list[i].name, saved_if_changed) == 0)
-            found = sfp__settings_find(saved_if_changed)->info.default_value;
         if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
-            return made_otherwise(st, &list[i], sfp__printable(found, shown, sizeof shown), err);
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, list[i].name,
+                             sfp__printable(found, shown, sizeof shown), list[i].value);
     }
     return SFP_OK;
 }
@@ -251,12 +227,10 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
 
 sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
-    return check_settings(
-        l, st, true,
-        " seed batch steps replay select sigma coreset learnloss-order craig-cords coreset-most weighted buffer "
-        "buffer-size drop-rule nu aser-retrieve ssd-schedule keep-compressed lr adam ortho-mu classes span drift "
-        "answer ridge ",
-        err);
+    return check_settings(l, st, true,
+                          " seed batch steps replay select sigma weighted buffer buffer-size drop-rule lr adam ortho-mu classes "
+                          "grow-by drift ridge ",
+                          err);
 }
 
 static sfp_status read_setting(const sfp__tensor_file *st, const sfp__vit *vit, const char *key, bool required,
@@ -297,9 +271,8 @@ sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, const sfp__vi
     } list[] = {
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
-        {"query", true, false},     {"resize", false, false},     {"batch", false, false},          {"seed", false, false},
-        {"answer", true, false},    {"taps", false, false},       {"slda", false, false},           {"tap-mean", false, false}};
-    o->slda_published = true; /* files of versions before 0.5 do not say it */
+        {"resize", false, false},     {"batch", false, false},          {"seed", false, false},
+        {"taps", false, false},       {"slda", false, false},           {"tap-mean", false, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].fingerprints_only && o->method))
             TRY(read_setting(st, vit, list[i].key, list[i].required, o, err));
@@ -320,10 +293,9 @@ sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *fo
         return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
                          sfp__printable(found ? found : "", shown, sizeof shown), format);
     TRY(sfp__metadata_int(st, "version", 1, 1000000, &v, err));
-    if (v < version)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
-    if (v > version)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: version of %s is %lld, expected %d", path, format, v, version);
+    if (v != version)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: version of %s is %lld, expected %d; another version of streamfp wrote it",
+                         path, format, v, version);
     return SFP_OK;
 }
 

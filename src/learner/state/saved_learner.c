@@ -23,7 +23,7 @@ typedef struct visit {
     bool commits;        /* it reads values that were checked before, and changes the learner */
     sfp__head *head;     /* the head that the check has read, and the commit gives to the learner */
     int classes, filled; /* those of the file, or of the learner when writing */
-    int64_t buffer_seen, image_bytes;
+    int64_t buffer_seen;
 } visit;
 
 /* ------------------------------------------------------------------- numbers */
@@ -33,19 +33,17 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
     sfp__learner *l = f->l;
     const sfp__learner_counts *n = &l->counts;
     int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,  (int64_t)n->scored,
-                   (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0,
-                   l->limits.coreset,      l->limits.replay,     l->limits.steps};
-    enum { COUNTERS = sizeof c / sizeof *c, LIMITS = 6 };
+                   (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0};
+    enum { COUNTERS = sizeof c / sizeof *c };
     TRY(sfp__visit_values(&f->v, "counters", SFP_DTYPE_I64, COUNTERS, c, err));
     for (int i = 0; i < COUNTERS; i++)
-        if (c[i] < 0 || (i >= LIMITS && c[i] > INT32_MAX))
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d, expected a %s", f->v.file,
-                             (long long)c[i], i, i < LIMITS ? "count" : "limit");
+        if (c[i] < 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d, expected a count", f->v.file,
+                             (long long)c[i], i);
     f->buffer_seen = c[5];
     if (!f->commits)
         return SFP_OK;
     l->counts = (sfp__learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
-    sfp__learner_set_limits(l, (int)c[6], (int)c[7], (int)c[8]);
     return SFP_OK;
 }
 
@@ -75,16 +73,6 @@ static sfp_status visit_generators(visit *f, sfp_error *err)
     TRY(visit_rng(f, "rng.select", &l->select_rng, err));
     TRY(visit_rng(f, "rng.replay", &l->replay_rng, err));
     return visit_rng(f, "rng.buffer", &l->buffer_rng, err);
-}
-
-static sfp_status visit_drift(visit *f, sfp_error *err)
-{
-    sfp__drift_detector *d = &f->l->detector;
-    double n[] = {d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max};
-    TRY(sfp__visit_values(&f->v, "drift", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
-    if (f->commits)
-        *d = (sfp__drift_detector){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
-    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------- parameters */
@@ -143,48 +131,32 @@ static sfp_status visit_params(visit *f, sfp_error *err)
     }
 SLOT_FIELD(id, &slot->id, sizeof slot->id)
 SLOT_FIELD(stored_at, &slot->stored_at, sizeof slot->stored_at)
-SLOT_FIELD(image_size, &slot->image_size, sizeof slot->image_size)
 SLOT_FIELD(label, &slot->label, sizeof slot->label)
 SLOT_FIELD(has_query, &slot->has_query, sizeof slot->has_query)
 SLOT_FIELD(query, slot->query, (size_t)l->D * sizeof(float))
 SLOT_FIELD(mean_embed, slot->mean_embed, (size_t)l->D * sizeof(float))
-SLOT_FIELD(image, slot->image, slot->image_size)
+SLOT_FIELD(image, slot->image, l->rgb_bytes)
 #undef SLOT_FIELD
-
-static int64_t number_at(const sfp__tensor *t, int i)
-{
-    int64_t wide = 0;
-    int32_t narrow = 0;
-    size_t size = t->dtype == SFP_DTYPE_I64 ? sizeof wide : sizeof narrow;
-    memcpy(size == sizeof wide ? (void *)&wide : (void *)&narrow, (const char *)t->data + (size_t)i * size, size);
-    return size == sizeof wide ? wide : narrow;
-}
 
 /* Checks the slots of a file before any slot is changed. */
 static sfp_status check_slots(visit *f, sfp_error *err)
 {
     const sfp__learner *l = f->l;
-    const sfp__tensor *label = NULL, *size = NULL, *has = NULL;
+    const sfp__tensor *label = NULL, *has = NULL;
     int slots = l->buffer ? l->buffer->opt.slots : 0;
-    size_t max_bytes = l->buffer ? l->buffer->opt.image_bytes : 0;
     TRY(sfp__visit_find(&f->v, "buffer.label", SFP_DTYPE_I32, &label, err));
-    TRY(sfp__visit_find(&f->v, "buffer.image_size", SFP_DTYPE_I64, &size, err));
     TRY(sfp__visit_find(&f->v, "buffer.has_query", SFP_DTYPE_U8, &has, err));
-    if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen || size->count != label->count ||
+    if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen ||
         has->count != label->count)
         return sfp__fail(err, SFP_EFORMAT, "%s: number of filled slots is %lld after %lld samples, expected at most %d slots",
                          f->v.file, (long long)label->count, (long long)f->buffer_seen, slots);
     f->filled = (int)label->shape[0];
     for (int i = 0; i < f->filled; i++) {
-        int64_t bytes = number_at(size, i), y = number_at(label, i);
-        if (bytes < 0 || (uint64_t)bytes > max_bytes || y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
-            return sfp__fail(err, SFP_EFORMAT,
-                             "%s: slot %d has an image of %lld bytes and label %lld, expected at most %zu and a label below %d",
-                             f->v.file, i, (long long)bytes, (long long)y, max_bytes, f->classes);
-        if (!l->opt.keep_compressed && (uint64_t)bytes != max_bytes)
-            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has an image of %lld bytes, expected %zu", f->v.file, i,
-                             (long long)bytes, max_bytes);
-        f->image_bytes += bytes; /* no overflow: at most slots * image_bytes, which fits in memory */
+        int32_t y;
+        memcpy(&y, (const char *)label->data + (size_t)i * sizeof y, sizeof y);
+        if (y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
+            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has label %d, expected a label below %d and a flag for its query",
+                             f->v.file, i, y, f->classes);
     }
     return SFP_OK;
 }
@@ -192,15 +164,11 @@ static sfp_status check_slots(visit *f, sfp_error *err)
 static sfp_status visit_buffer(visit *f, sfp_error *err)
 {
     sfp__learner *l = f->l;
-    f->image_bytes = 0;
-    if (!f->v.put) {
+    if (!f->v.put)
         TRY(check_slots(f, err));
-    } else {
+    else
         f->filled = l->buffer ? l->buffer->filled : 0;
-        for (int i = 0; i < f->filled; i++)
-            f->image_bytes += (int64_t)l->buffer->slot[i].image_size;
-    }
-    const int64_t vectors[] = {f->filled, l->D};
+    const int64_t vectors[] = {f->filled, l->D}, images[] = {f->filled, (int64_t)l->rgb_bytes};
     const struct {
         const char *name;
         sfp__dtype dtype;
@@ -209,12 +177,11 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
         void *(*at)(void *ctx, int i, size_t *bytes);
     } list[] = {{"buffer.id", SFP_DTYPE_I64, 1, vectors, slot_id},
                 {"buffer.born", SFP_DTYPE_I64, 1, vectors, slot_stored_at},
-                {"buffer.image_size", SFP_DTYPE_I64, 1, vectors, slot_image_size},
                 {"buffer.query", SFP_DTYPE_F32, 2, vectors, slot_query},
                 {"buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, slot_mean_embed},
                 {"buffer.label", SFP_DTYPE_I32, 1, vectors, slot_label},
                 {"buffer.has_query", SFP_DTYPE_U8, 1, vectors, slot_has_query},
-                {"buffer.image", SFP_DTYPE_U8, 1, &f->image_bytes, slot_image}};
+                {"buffer.image", SFP_DTYPE_U8, 2, images, slot_image}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const sfp__pieces pieces = {f->filled, list[i].at, l};
         TRY(sfp__visit_pieces(&f->v, list[i].name, list[i].dtype, list[i].ndim, list[i].shape, &pieces, err));
@@ -284,7 +251,6 @@ static sfp_status visit_learner(visit *f, sfp_error *err)
         sfp_status (*visit)(visit *f, sfp_error *err);
     } list[] = {{false, BOTH, visit_counters},
                 {false, FINGERPRINTS, visit_generators},
-                {false, FINGERPRINTS, visit_drift},
                 {true, FINGERPRINTS, visit_params},
                 {false, FINGERPRINTS, visit_selector},
                 {false, FINGERPRINTS, visit_diagnostics},

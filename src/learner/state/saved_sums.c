@@ -149,11 +149,10 @@ static sfp_status check_has_sums(const sfp__tensor_file *st, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: method is %s, expected ncm, slda or ridge: only they are functions of sums",
                          st->path, sfp__printable(method ? method : "none", shown, sizeof shown));
     if (!find_tensor(st, method, "sums"))
-        return sfp__fail(
-            err, SFP_EUNSUPPORTED,
-            "%s: the file has no sums: they exceed %d MiB, slda is as published, or an earlier version wrote the file; "
-            "use the checkpoint of the run",
-            st->path, SFP_STATE_SUMS_MAX >> 20);
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "%s: the file has no sums: they exceed %d MiB, or slda is as published; "
+                         "use the checkpoint of the run",
+                         st->path, SFP_STATE_SUMS_MAX >> 20);
     return SFP_OK;
 }
 

@@ -66,9 +66,6 @@ sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__v
 
 /* ------------------------------------------------------------------ reading */
 
-#define SFP_SAVED_EARLIER \
-    "written by an earlier version; start again without --resume in another --out, or finish the run with that version"
-
 /* Fails with SFP_EFORMAT for another format and SFP_EUNSUPPORTED for another version. `required`: the file must name its
  * format. */
 sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool required, sfp_error *err);
@@ -162,16 +159,14 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
 /* The format of a checkpoint: everything that a learner needs to resume, in a file with backup (io/backed_file.h) that has these
  * tensors; n = filled slots, C = classes:
  *
- *     counters           I64 (9)   timestamps, offered, scored, trained, replayed, n_seen; the last limits of a controller:
- *                        maximum coreset, replay and steps (0: no limit)
+ *     counters           I64 (6)   timestamps, offered, scored, trained, replayed, n_seen
  *     rng.fingerprints .select .replay .buffer   I64 (8)  key, stream, counter, block[4], left
- *     drift              F64 (7)   the fields of the detector in order
  *     NAME               F32       values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
  *     select.NAME        the state tensors of a selector that learns (select/select.h), buffer.METHOD.NAME those of a buffer
  *                        method
- *     buffer.id .born .image_size I64 (n), buffer.query .mean_embed F32 (n, D), buffer.label I32 (n)
- *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), concatenated
+ *     buffer.id .born    I64 (n), buffer.query .mean_embed F32 (n, D), buffer.label I32 (n)
+ *     buffer.has_query   U8 (n), buffer.image U8 (n, 3*S*S)
  *     seen, allowed      U8 (C)
  *     head.KIND.*        a method: as the head writes itself
  *     diagnostics.*      the sums and images of diagnostics (learner/diagnostics.h), if they are on
@@ -179,7 +174,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP_CHECKPOINT_VERSION = 5 };
+enum { SFP_CHECKPOINT_VERSION = 6 };
 
 /* ------------------------------------------------------------------ opened files */
 

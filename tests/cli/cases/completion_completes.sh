@@ -37,9 +37,9 @@ try streamfp run --out w
 try streamfp run --set po
 try streamfp run --set pool-kind = ''
 try streamfp run --drop-rule = a
-try streamfp run --tri
-try streamfp run --triage ''
-try streamfp run --triage --ba
+try streamfp run --wei
+try streamfp run --weighted ''
+try streamfp run --weighted --ba
 try streamfp run --no
 try streamfp run --r
 # words of one command

@@ -18,8 +18,8 @@ cmp auto/state.safetensors again/state.safetensors
 echo "explicit, and preset paper:"
 run given --rate 1000 --costs slow --img-size 24
 run zero --rate 1000 --costs slow --img-size 0
-run paper --rate 1000 --costs slow --preset paper --clock virtual --triage --attune off --prompt-layers 0-1
-run named --rate 1000 --costs slow --preset paper --clock virtual --triage --attune off --prompt-layers 0-1 --img-size auto
+run paper --rate 1000 --costs slow --preset paper --clock virtual --attune off --prompt-layers 0-1
+run named --rate 1000 --costs slow --preset paper --clock virtual --attune off --prompt-layers 0-1 --img-size auto
 run unrated
 learner=(--method ncm)
 run ncm --rate 1000 --costs slow

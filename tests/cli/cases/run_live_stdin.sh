@@ -69,7 +69,7 @@ try in/a1.png run --data stdin --threads 1 --out ended
 diff -r ended before
 streamfp runs | grep -c "$PWD"
 # options that a live stream cannot have
-for bad in '--tasks 5' '--clock virtual --rate 10' '--clock paper --rate 10' '--rate 10' '--costs nowhere' '--pending -1'; do
+for bad in '--tasks 5' '--clock virtual --rate 10' '--clock paper --rate 10' '--rate 10' '--costs nowhere' '--label-queue -1'; do
     # shellcheck disable=SC2086  # two words
     streamfp run --data stdin --threads 1 --out none $bad </dev/null 2>&1 | grep -v 'stands in'
 done

@@ -17,4 +17,3 @@ for kind in l2p dualprompt; do
 done
 streamfp "${run[@]}" --pool-kind best 2>&1 | grep -v 'stands in'
 streamfp "${run[@]}" --pool-kind dualprompt --prompt-layers 0-1 2>&1 | grep -v 'stands in'
-streamfp "${run[@]}" --pool-kind l2p --query-pass shared 2>&1 | grep -v 'stands in'

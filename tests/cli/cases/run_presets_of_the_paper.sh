@@ -5,7 +5,7 @@ run() {
     rm -rf out
     streamfp run --data synthetic:100 --tasks 2 --img-size 16 --batch 10 --threads 1 --eval-limit 20 --out out "$@" >stdout 2>stderr || cat stderr
 }
-keys='clock|calibrate|coreset|drop-rule|attune-topk|forgetting|answer|learnloss-order|normalise'
+keys='clock|calibrate|drop-rule|attune-topk|normalise'
 settings() { sed -n '/"config"/,/}/p' out/result.json | grep -oE "\"($keys)\": ?\"[^\"]*\"" | tr '\n' ' '; }
 messages() { grep -E '^(preset|clock|measuring)' stderr; }
 run --preset paper
@@ -39,14 +39,3 @@ until [ -e live-out/events.jsonl ] || ! kill -0 $!; do sleep 0.05; done
 kill -INT $! && wait $!
 echo "exit $?"
 grep -oE '"(clock|queue)": *"[^"]*"' live-out/result.json | head -2
-echo "a state remembers which classes it predicts:"
-first_task() { # of the run, and of its state after the first task
-    grep -A1 '"accuracy_matrix"' out/result.json | grep -oE '[0-9.]+' | head -1
-    streamfp eval --state out/state-task-1.safetensors --data synthetic:100 --tasks 2 --eval-limit 20 --threads 1 --json 2>/dev/null |
-        grep -oE '"classes 0-4","accuracy":[0-9.]*' | grep -oE '[0-9.]+$'
-}
-for answer in seen all; do
-    run --preset paper --answer $answer --lr 1e-9
-    [ "$(first_task | uniq | wc -l)" = 1 ] || echo "differ: $(first_task)"
-    echo "$answer: $(streamfp inspect out/state.safetensors | grep -o 'answer: .*')"
-done

@@ -3,18 +3,18 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 run() { streamfp run --preset paper --threads 1 "$@" >/dev/null 2>talk || cat talk; }
 listed_options() { grep -o 'The options are those of preset.*</header>' "$1/report.html" | sed 's/<[^>]*>//g'; }
 printf '%s\n' 0.05 0.31 >costs
-args=(--img-size 32 --data synthetic:60 --tasks 2 --batch 10 --eval-limit 5 --eval-every 3 --rate 400 --clock virtual --costs costs --triage)
+args=(--img-size 32 --data synthetic:60 --tasks 2 --batch 10 --eval-limit 5 --eval-every 3 --rate 400 --clock virtual --costs costs --queue 2)
 run "${args[@]}" --sigma .50 --out a
 run "${args[@]}" --sigma 0.5 --seed 3 --out b
 run --img-size 32 --data synthetic:60 --method ncm --out c
 run --data synthetic:20 --out d
 for dir in a c d; do listed_options $dir; done
 echo "--- the table of options"
-sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate|clock|costs|triage|method|eval-every|sigma|tasks)</td>' |
+sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate|clock|costs|queue|method|eval-every|sigma|tasks)</td>' |
     sed 's,</td><td>, | ,g; s,<[^>]*>,,g'
 grep -c 'not known' a/report.html
 echo "--- result.json"
-sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|triage|sigma|eval-limit)":'
+sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|queue|sigma|eval-limit)":'
 streamfp run --preset paper "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
 streamfp runs compare a b | sed -n '5,7p' | cut -c1-30

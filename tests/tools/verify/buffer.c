@@ -62,8 +62,7 @@ static sfp_status check_update(sfp__verify *r, const char *path, size_t index, j
         score[nb + i] = (float)sm[i];
     sfp__buffer_plan plan = {0};
     sfp__buffer_decide((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
-                       strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, SFP_NU_AT_LEAST_ONE, iwork, work, retained,
-                       replaced, &plan);
+                       strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, iwork, work, retained, replaced, &plan);
     bool right = plan.stored == json_integer_value(json_object_get(c, "stored")) &&
                  plan.nu == json_integer_value(json_object_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
                  same_list(c, "replaced", replaced, plan.nu);

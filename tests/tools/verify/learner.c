@@ -169,11 +169,11 @@ static sfp__train_batch batch_of(learner_case *c, int n, int queries, int terms)
                               .terms = terms};
 }
 
-/* Computes the scores of x and a coreset of half of it (paper mode, as in the reference's cases). Returns the size of the
- * coreset. */
+/* Computes the scores of x and a coreset of half of it. The window of the reference has two halves of floor(c/2): it is ours without
+ * the last sample of an odd c. Returns the size of the coreset. */
 static int pick(learner_case *c, int *picked)
 {
-    const sfp__select_options half = {.sigma = 0.5, .mode = SFP_CORESET_PAPER};
+    const sfp__select_options half = {.sigma = 0.5};
     sfp__fp_mean_unit(c->fp, c->unit);
     for (int i = 0; i < c->b; i++) {
         double s = 0;
@@ -183,7 +183,8 @@ static int pick(learner_case *c, int *picked)
     }
     int *order = c->work;
     sfp__rank_descending(c->b, c->score, order);
-    return sfp__coreset_window(c->b, order, &half, picked);
+    int n = sfp__coreset_window(c->b, order, &half, picked);
+    return n > 1 ? n / 2 * 2 : n;
 }
 
 static sfp_status check_selection(learner_case *c, sfp_error *err)
