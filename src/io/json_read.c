@@ -167,3 +167,12 @@ sfp_status sfp__json_need_array(const sfp__json_in *in, const json_t *from, cons
     *out = v;
     return SFP_OK;
 }
+
+bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
+{
+    json_t *v = json_object_get(root, key);
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return false;
+    *out = json_integer_value(v);
+    return true;
+}

@@ -49,4 +49,7 @@ sfp_status sfp__json_need_text(const sfp__json_in *in, const json_t *from, const
 sfp_status sfp__json_need_array(const sfp__json_in *in, const json_t *from, const char *key, size_t low, size_t high,
                                 json_t **out);
 
+/* Reads an integer member of an object, without a message; false: it is missing or out of range. */
+bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
+
 #endif

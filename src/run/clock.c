@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/monotonic.h"
+#include "io/json_read.h"
 
 #include <math.h>
 #include <string.h>
@@ -195,21 +196,17 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds)
     c->spent = 0;
 }
 
+void sfp__clock_leave_out(sfp__clock *c, double seconds)
+{
+    c->began += seconds;
+}
+
 int64_t sfp__clock_first(const sfp__clock *c)
 {
     return c->delivered_count ? c->delivered[0] : c->waiting ? c->queue[0].batch : c->next;
 }
 
 /* ---------------------------------------------------------------- checkpoints */
-
-bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
-{
-    json_t *v = json_object_get(root, key);
-    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return false;
-    *out = json_integer_value(v);
-    return true;
-}
 
 json_t *sfp__lag_json(const sfp__lag *l)
 {

@@ -92,14 +92,13 @@ const int64_t *sfp__clock_next(sfp__clock *c, int *count);
 /* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
  * uses the wall clock instead. Time advances when all of them are processed. */
 void sfp__clock_advance(sfp__clock *c, int n, double seconds);
+/* REAL: the last `seconds` do not count. */
+void sfp__clock_leave_out(sfp__clock *c, double seconds);
 /* The first batch that may still be delivered. */
 int64_t sfp__clock_first(const sfp__clock *c);
 
 /* Writes the clock for a checkpoint and reads it again; false: it does not fit this stream. */
 json_t *sfp__clock_json(const sfp__clock *c);
 bool sfp__clock_read(sfp__clock *c, json_t *j);
-
-/* Reads an integer member of an object; false: it is missing or out of range. */
-bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
 
 #endif
