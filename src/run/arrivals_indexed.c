@@ -3,6 +3,7 @@
  * batch. */
 #include "base/monotonic.h"
 #include "base/rank.h"
+#include "io/json_read.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/monotonic.h"
+#include "io/json_read.h"
 
 #include <math.h>
 #include <string.h>
@@ -193,6 +194,11 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds)
         enqueue_arrived(c, false);
     }
     c->spent = 0;
+}
+
+void sfp__clock_leave_out(sfp__clock *c, double seconds)
+{
+    c->began += seconds;
 }
 
 int64_t sfp__clock_first(const sfp__clock *c)

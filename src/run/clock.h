@@ -94,6 +94,8 @@ const int64_t *sfp__clock_next(sfp__clock *c, int *count);
 /* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
  * uses the wall clock instead. Time advances when all of them are processed. */
 void sfp__clock_advance(sfp__clock *c, int n, double seconds);
+/* REAL: the last `seconds` do not count. */
+void sfp__clock_leave_out(sfp__clock *c, double seconds);
 /* The first batch that may still be delivered. */
 int64_t sfp__clock_first(const sfp__clock *c);
 

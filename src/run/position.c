@@ -1,6 +1,7 @@
 /* The position of a run as text in a checkpoint: the place in the stream and the result so far. With it, one file is sufficient
  * to resume. */
 #include "base/mem.h"
+#include "io/json_read.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 

@@ -1,45 +1,22 @@
-/* The order of events in a run: open, steps, end. The learner measures its own time; decoding runs on background threads;
- * evaluation stops the clock. */
+/* The order of events in a run after it was opened (open.c): steps, end. The learner measures its own time; decoding runs on
+ * background threads; evaluation pauses the clock. */
 #include "run/run.h"
 
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "compute/gemm.h"
-#include "compute/kernels.h"
-#include "io/directory.h"
-#include "learner/state/state.h"
 #include "results/result.h"
-#include "run/options.h"
 #include "run/run_internal.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 enum { CHECKPOINT_RATIO = 50 };         /* minimum time between checkpoints, as a multiple of the time that one takes */
 enum { SAVE_BYTES_PER_SECOND = 10000 }; /* watched directories: maximum for checkpoints, 0.9 GB per day */
 enum { NOTICE_SECONDS = 10 };           /* live streams: minimum time between messages about what was skipped and evaluated */
 enum { WAIT_SECONDS = 5 };              /* live streams: time without an arrival until a message says that the run waits */
 static const double MEMORY = 0.9;       /* weight of earlier measurements in the mean processing time per sample */
-
-sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
-{
-    return (sfp__run_options){.vit = vit,
-                              .pool = pool,
-                              .learner = sfp__learner_options_defaults(vit),
-                              .clock = SFP_CLOCK_OFF,
-                              .calibrate = 20,
-                              .pending = 1000,
-                              .max_skipped = 0.01,
-                              .cache_mebibytes = 4096,
-                              .checkpoint_seconds = NAN,
-                              .max_wait = NAN,
-                              .log_bytes = 64 << 20,
-                              .log_files = 4};
-}
 
 /* Prepares the directory when there is something to write: after the first batch was processed, not before. A run that fails in its
  * first step changes no file, and the finished run that it was to replace stays. */
@@ -55,7 +32,7 @@ static sfp_status begin(sfp__run *run, sfp_error *err)
 
 /* ----------------------------------------------------------------- evaluation */
 
-static void report_evaluation(void *ctx, uint64_t done)
+void sfp__run_report_evaluation(void *ctx, uint64_t done)
 {
     const sfp__run *run = ctx;
     sfp__journal_progress(run, NULL, done, sfp__evaluator_images(run->evaluator, run->at.task));
@@ -78,22 +55,35 @@ static sfp_status evaluate_and_record(sfp__run *run, sfp_error *err)
     return SFP_OK;
 }
 
+/* Until continue_clock no time passes on the clock of the run, and values of the feature cache are not charged. Returns the time for
+ * continue_clock. */
+static double pause_clock(const sfp__run *run)
+{
+    sfp__vit_memo_set_charging(run->plan.memo, false);
+    return sfp__monotonic_seconds();
+}
+
+/* Returns the seconds since the pause began. */
+static double continue_clock(const sfp__run *run, double from)
+{
+    double took = sfp__monotonic_seconds() - from;
+    sfp__vit_memo_set_charging(run->plan.memo, true);
+    if (run->arrivals->clock)
+        sfp__clock_leave_out(run->arrivals->clock, took);
+    return took;
+}
+
 /* SFP__STOPPED: the run was stopped, and nothing is recorded. */
 static sfp_status evaluate(sfp__run *run, sfp_error *err)
 {
     if (!run->evaluator)
         return SFP_OK;
-    double from = sfp__monotonic_seconds();
-    report_evaluation(run, 0);
-    sfp__vit_memo_set_charging(run->plan.memo, false); /* evaluation is not part of the processing time */
+    double from = pause_clock(run); /* evaluation is not part of the processing time, and nothing is dropped because of it */
+    sfp__run_report_evaluation(run, 0);
     sfp_status status = evaluate_and_record(run, err);
     if (!status)
         status = sfp__gemm_check(run->failures, err);
-    sfp__vit_memo_set_charging(run->plan.memo, true);
-    double took = sfp__monotonic_seconds() - from;
-    run->journal.r->seconds.evaluate += took;
-    if (run->arrivals->clock)
-        run->arrivals->clock->began += took; /* clock real: nothing is dropped because of an evaluation */
+    run->journal.r->seconds.evaluate += continue_clock(run, from);
     return status;
 }
 
@@ -158,14 +148,6 @@ static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
 
 /* ---------------------------------------------------------------------- tasks */
 
-static sfp_status set_classes(sfp__run *run, sfp_error *err)
-{
-    const sfp__task *task = &run->plan.tasks.task[run->at.task];
-    if (run->plan.tasks.free)
-        return SFP_OK;
-    return sfp__learner_set_classes(run->learner, task->classes, task->class_of, err);
-}
-
 /* Ends the current task: evaluates and saves the state. */
 static sfp_status end_task(sfp__run *run, sfp_error *err)
 {
@@ -198,7 +180,7 @@ static sfp_status reach_task(sfp__run *run, int task, sfp_error *err)
         if (run->at.task + 1 < tasks->count) {
             run->at.task++;
             TRY(sfp__learner_next_task(run->learner, err));
-            TRY(set_classes(run, err));
+            TRY(sfp__run_set_classes(run, err));
         }
     }
     return SFP_OK;
@@ -254,7 +236,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     at->prequential_correct += (uint64_t)t.prequential_correct;
     run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
-        run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
+        sfp__clock_leave_out(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
     *seconds = p->cost_count             ? p->costs[at->timestamps % p->cost_count]
                : isfinite(p->query_cost) ? d->count * p->query_cost
                                          : t.seconds.total;
@@ -265,228 +247,6 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     at->timestamps++;
     at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->timestamps % p->opt->eval_every == 0;
     return SFP_OK;
-}
-
-/* ----------------------------------------------------------------------- opening */
-
-static sfp_status start_result(sfp__run *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    sfp_result *r = run->journal.r;
-    TRY(sfp__result_init(r, p->tasks.count, p->tasks.classes, err));
-    for (int t = 0; t < p->tasks.count; t++)
-        TRY(sfp__check_memory((r->task_names[t] = sfp__strdup(p->tasks.task[t].name)), err));
-    for (int c = 0; c < p->tasks.classes; c++)
-        TRY(sfp__check_memory((r->class_names[c] = sfp__strdup(p->source->class_names[p->tasks.source_label[c]])), err));
-    r->seed = p->opt->learner.seed;
-    r->machine.threads = sfp__thread_pool_size(p->opt->pool);
-    (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());
-    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels_get()->isa);
-    (void)snprintf(r->machine.gemm, sizeof r->machine.gemm, "%s", sfp__gemm_backend());
-    time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc))
-        (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    TRY(sfp__settings_record(p->opt->given, r, err));
-    TRY(sfp__run_record_preset(p->opt->given, r, err));
-    if (!p->opt->clock_of_preset)
-        return SFP_OK;
-    TRY(sfp__result_config(r, "clock", sfp__clock_name(p->clock), err));
-    return sfp__result_preset(r, "clock", sfp__clock_name(p->clock), err);
-}
-
-/* Without a clock nothing else is dropped, so the user is told why not all samples are processed. */
-static void report_excluded(const sfp__plan *p)
-{
-    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP_CLOCK_OFF;
-    int64_t n = excludes ? sfp__batches_excluded(&p->tasks, p->opt->learner.batch, p->tasks.count) : 0;
-    if (n > 0)
-        sfp__plan_info(p, "%lld sample%s in short last batches of tasks %s excluded, as in the paper", (long long)n,
-                       n == 1 ? "" : "s", n == 1 ? "is" : "are");
-}
-
-/* Finds the file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may not
- * need the file any more. */
-static sfp_status find_init_state(sfp__run *run, sfp_error *err)
-{
-    const sfp__run_options *o = run->plan.opt;
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    sfp__state_pool pool;
-    if (!o->init_state)
-        return SFP_OK;
-    TRY(sfp__state_path(o->init_state, run->init_state, sizeof run->init_state, err));
-    if (o->resume)
-        return SFP_OK;
-    TRY(sfp__safetensors_open(run->init_state, &st, err));
-    const char *format = sfp__tensor_file_meta(st, "format");
-    if (format ? strcmp(format, SFP_STATE_FORMAT) == 0 || strcmp(format, SFP_CHECKPOINT_FORMAT) == 0
-               : sfp__state_pool_read(st, &pool) && sfp__tensor_file_find(st, "last.weight"))
-        return SFP_OK;
-    return sfp__fail(err, SFP_EFORMAT, "%s: not a state or a checkpoint, expected one of them or a run directory",
-                     run->init_state);
-}
-
-static sfp_status load_init_state(sfp__run *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    sfp__learner *l = run->learner;
-    TRY(sfp__learner_load(l, run->init_state, err));
-    if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen for good */
-        return sfp__fail(err, SFP_EINVAL,
-                         "%s: the state is of task %d of %d, expected one of the first task or of a stream without tasks "
-                         "(--tasks free), because each task has its own fingerprints",
-                         run->init_state, sfp__learner_task(l) + 1, p->tasks.count);
-    return sfp__classes_check_state(&run->classes, p, run->init_state, err);
-}
-
-/* The number of `count` images that may be unreadable. */
-static uint64_t max_skipped(const sfp__plan *p, uint64_t count)
-{
-    return (uint64_t)ceil(p->opt->max_skipped * (double)count);
-}
-
-static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    if (!p->test)
-        return SFP_OK;
-    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, run->predictor->tap_dim,
-                              SFP_EVALUATOR_MEMORY, &run->evaluator, err));
-    run->evaluator->on_progress = report_evaluation;
-    run->evaluator->progress_ctx = run;
-    run->evaluator->max_skipped = max_skipped(p, (uint64_t)run->evaluator->total);
-    run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live stream ends by being stopped and is evaluated then */
-    return SFP_OK;
-}
-
-static sfp_status prepare(sfp__run *run, sfp_error *err)
-{
-    sfp__plan *p = &run->plan;
-    const sfp__run_options *o = p->opt;
-    sfp_result *r = run->journal.r;
-    TRY(sfp__plan_open_source(p, err));
-    TRY(sfp__files_check_apart(p, err));
-    if (o->resume)
-        TRY(sfp__files_check_resume(p, err));
-    TRY(sfp__plan_split_tasks(p, err));
-    if (!o->resume) /* a run that resumes must repeat its settings, with or without effect */
-        TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
-    TRY(start_result(run, err));
-    TRY(sfp__plan_open_cache(p, err));
-    TRY(sfp__plan_make_learner(p, &run->learner, err));
-    if (o->diagnostics && !o->method)
-        TRY(sfp__learner_start_diagnostics(run->learner, err));
-    TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
-    sfp__predictor_set_memo(run->predictor, p->memo);
-    sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
-    TRY(sfp__classes_init(&run->classes, p, run->learner, r, err));
-    if (run->init_state[0])
-        TRY(load_init_state(run, err));
-    TRY(set_classes(run, err));
-    TRY(sfp__journal_init(&run->journal, p, err));
-    if (p->live)
-        TRY(sfp__classes_restore(&run->classes, p, err));
-    TRY(sfp__plan_clock(p, err));
-    report_excluded(p);
-    r->lambda = o->rate > 0 ? o->rate : NAN;
-    TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
-                : sfp__arrivals_indexed(p, r, &run->arrivals, err));
-    run->arrivals->query_seconds = &run->at.query_seconds;
-    run->arrivals->arrived = &run->at.arrived;
-    run->arrivals->learner = run->learner;
-    return make_evaluator(run, err);
-}
-
-/* Finds the place in the stream to start from. Changes nothing in the directory. */
-static sfp_status find_start(sfp__run *run, sfp_error *err)
-{
-    sfp__plan *p = &run->plan;
-    bool finished = false;
-    if (p->opt->resume)
-        TRY(sfp__files_resume(run, &finished, err));
-    run->ended_before = finished && !p->live;
-    if (run->ended_before)
-        return SFP_OK;
-    if (run->resumed)
-        TRY(set_classes(run, err));
-    run->journal.r->finished = false;
-    TRY(sfp__classes_check_strict(&run->classes, err));
-    if (p->live) { /* an evaluation of an earlier process does not describe the present state */
-        run->journal.r->tasks_done = 0;
-        run->journal.r->average_accuracy = run->journal.r->forgetting = run->journal.r->backward_transfer = NAN;
-    }
-    if (!p->test && !p->live) /* a live stream has a prequential accuracy */
-        sfp__plan_info(p, "no test set: accuracy is not measured; use --test KIND:PATH");
-    return p->live || run->resumed ? SFP_OK : sfp__plan_find_readable(p, run->journal.shown.rgb, err);
-}
-
-static sfp_status open_run(sfp__run *run, sfp_error *err)
-{
-    TRY(find_init_state(run, err));
-    if (run->plan.opt->out)
-        TRY(sfp__files_lock(run, err));
-    TRY(prepare(run, err));
-    return find_start(run, err);
-}
-
-sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp__run **out,
-                         sfp_error *err)
-{
-    double now = sfp__monotonic_seconds();
-    OWNED_PTR(sfp__run_close) sfp__run *run = sfp__calloc(1, sizeof *run);
-    memset(result, 0, sizeof *result);
-    if (!run) {
-        sfp__source_close(opt->source);
-        sfp__source_close(opt->test_source);
-        return sfp__fail_nomem(err);
-    }
-    run->plan = (sfp__plan){.opt = opt, .hooks = hooks, .source = opt->source, .test = opt->test_source};
-    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN};
-    run->journal = (sfp__journal){.r = result, .began = now};
-    run->pace = (sfp__pace){.saved_at = now, .state_at = -INFINITY, .notices_at = now};
-    run->lock = -1;
-    run->failures = sfp__gemm_failures();
-    TRY(open_run(run, err));
-    *out = TAKE(run);
-    return SFP_OK;
-}
-
-void sfp__run_close(sfp__run *run)
-{
-    if (!run)
-        return;
-    const char *out = run->plan.opt->out;
-    if (!run->begun && !run->resumed && run->arrivals && run->arrivals->store)
-        sfp__store_discard(run->arrivals->store);
-    sfp__journal_done(&run->journal);
-    sfp__arrivals_free(run->arrivals);
-    sfp__evaluator_free(run->evaluator);
-    sfp__classes_done(&run->classes);
-    sfp__predictor_free(run->predictor);
-    sfp__learner_free(run->learner);
-    sfp__plan_done(&run->plan);
-    sfp__directory_leave(out, run->created, run->lock);
-    sfp__free(run);
-}
-
-int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples)
-{
-    const sfp__plan *p = &run->plan;
-    int64_t count = 0, n = 0;
-    for (int64_t k = 0; k < p->batches.count; k++)
-        count += task == -1 || p->batches.task[k] == task;
-    for (int t = 0; t < p->tasks.count && !p->live; t++)
-        n += task == -1 || t == task ? p->tasks.task[t].count : 0;
-    if (samples)
-        *samples = n;
-    return count;
-}
-
-sfp_status sfp__run_measure(const sfp__run *run, double *seconds, sfp_error *err)
-{
-    if (run->plan.live || run->phase != SFP__RUN_OPENED)
-        return sfp__fail(err, SFP_EINVAL, "the processing time can be measured on a dataset only, before the first step");
-    return sfp__plan_measure(&run->plan, seconds, err);
 }
 
 /* ------------------------------------------------------------------------- steps */
@@ -522,10 +282,10 @@ static sfp_status check_skipped(const sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     uint64_t skipped = run->journal.r->samples.skipped, count = (uint64_t)(p->batches.samples + p->unlabelled.count);
-    if (p->live || skipped <= max_skipped(p, count))
+    if (p->live || skipped <= sfp__run_max_skipped(p, count))
         return SFP_OK;
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    return sfp__skipped_too_many(p->data, skipped, max_skipped(p, count), count,
+    return sfp__skipped_too_many(p->data, skipped, sfp__run_max_skipped(p, count), count,
                                  *stats.first_error ? stats.first_error : stats.first_unread, err);
 }
 

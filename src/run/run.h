@@ -45,7 +45,7 @@ typedef struct sfp__run_options {
     const char *tasks;                /* NULL: the tasks of the dataset, else free; live streams: free */
     int order;                        /* of the classes, as in sfp__source_options */
     sfp__within within;
-    const char *method; /* NULL: the learner; ncm, slda, ranpac */
+    const char *method; /* a closed-form head; NULL: the learner */
     sfp__learner_options learner;
     bool drop_short; /* a short last batch of a task is excluded */
     sfp__clock_kind clock;

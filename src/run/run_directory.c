@@ -231,7 +231,8 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
 
 sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
 {
-    char path[PATH_MAX], *position = NULL;
+    char path[PATH_MAX];
+    OWNED char *position = NULL;
     sfp__pace *pace = &run->pace;
     double begin = sfp__monotonic_seconds();
     sfp__arrivals *a = run->arrivals;
@@ -241,7 +242,6 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
         TRY(sfp__store_prepare_checkpoint(a->store, &a->generation, err));
     TRY(sfp__position_text(run, &position, err));
     sfp_status status = sfp__learner_checkpoint(run->learner, path, position, err);
-    free(position); /* allocated by jansson */
     if (!status && a->store)
         status = sfp__store_finish_checkpoint(a->store, false, err);
     pace->train_seconds = 0;

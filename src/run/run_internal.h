@@ -7,7 +7,7 @@
  *   journal    journal.c      the record of the run: result, events, predictions, images for the report
  *   pace       run.c          when the next checkpoint is due
  *
- * All of them live as long as the run. run.c uses them together, and so do the files that write all of them down: journal.c (a
+ * All of them live as long as the run. open.c makes them; run.c uses them together, and so do the files that write all of them down: journal.c (a
  * timestamp), position.c (a checkpoint) and run_directory.c (the files in the directory). */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
@@ -140,6 +140,15 @@ struct sfp__run {
     unsigned failures;         /* of matrix products, when the run was opened */
 };
 
+/* --------------------------------------------------------------- open.c, run.c */
+
+/* Tells the learner which classes compete in the current task. */
+sfp_status sfp__run_set_classes(sfp__run *run, sfp_error *err);
+/* Returns how many of `count` images may be unreadable. */
+uint64_t sfp__run_max_skipped(const sfp__plan *p, uint64_t count);
+/* The progress callback of the evaluator; ctx: the run. */
+void sfp__run_report_evaluation(void *ctx, uint64_t done);
+
 /* ---------------------------------------------------------------------- plan.c */
 
 void sfp__plan_info(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -245,7 +254,7 @@ sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error 
 
 /* ------------------------------------------------------------------ position.c */
 
-sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err); /* free *out with free(): jansson allocates it */
+sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err); /* free *out with sfp__free */
 /* Restores everything but the result; false: the position does not fit this stream. */
 bool sfp__position_read(sfp__run *run, const sfp__json_value *root);
 
