@@ -25,7 +25,8 @@ typedef struct eval_context {
 } eval_context;
 
 /* Fills a row; its name is copied. */
-static sfp_status put_row(sfp_evaluation *e, sfp_accuracy *row, const char *name, uint64_t images, uint64_t correct, sfp_error *err)
+static sfp_status put_row(sfp_evaluation *e, sfp_accuracy *row, const char *name, uint64_t images, uint64_t correct,
+                          sfp_error *err)
 {
     size_t size = strlen(name) + 1;
     char *copy = sfp__arena_take(&e->texts, size, 1);
