@@ -14,25 +14,10 @@ struct sfp_run {
     sfp__args args; /* the settings; opt points to its texts */
     sfp__run_options opt;
     sfp__run_hooks hooks;
-    void (*progress)(void *ctx, const sfp_run_progress *progress);
-    sfp_log_fn log;
-    void *progress_ctx, *log_ctx;
     sfp_result result;
     atomic_int stop;
 };
 DEFINE_OWNED_PTR(sfp_run, sfp_run_close)
-
-static void on_progress(void *ctx, const sfp_run_progress *p)
-{
-    const sfp_run *run = ctx;
-    run->progress(run->progress_ctx, p);
-}
-
-static void on_log(void *ctx, sfp_log_level level, const char *message)
-{
-    const sfp_run *run = ctx;
-    run->log(run->log_ctx, level, message);
-}
 
 /* Records the name of a caller's source as the value of a setting, which accepts only KIND:PATH from users. */
 static sfp_status record_source(sfp__args *a, const char *key, const sfp_source *s, sfp_error *err)
@@ -60,7 +45,7 @@ static sfp_status read_options(sfp_run *run, const sfp_engine *e, const sfp_sett
         run->opt.test = NULL;
     }
     if (*note && run->hooks.log)
-        on_log(run, SFP_LOG_INFO, note);
+        run->hooks.log(run->hooks.log_ctx, SFP_LOG_INFO, note);
     return SFP_OK;
 }
 
@@ -72,12 +57,11 @@ static sfp_status open_run(sfp_engine *e, const sfp_settings *settings, sfp_run_
     TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     TRY(sfp__alloc(&run, 1, sizeof *run, err));
     run->process = getpid();
-    run->progress = o->progress;
-    run->progress_ctx = o->ctx;
-    run->log = o->log ? o->log : e->opt.log;
-    run->log_ctx = o->log ? o->ctx : e->opt.log_ctx;
-    run->hooks = (sfp__run_hooks){
-        .ctx = run, .progress = run->progress ? on_progress : NULL, .log = run->log ? on_log : NULL, .stop = &run->stop};
+    run->hooks = (sfp__run_hooks){.ctx = o->ctx,
+                                  .log_ctx = o->log ? o->ctx : e->opt.log_ctx,
+                                  .progress = o->progress,
+                                  .log = o->log ? o->log : e->opt.log,
+                                  .stop = &run->stop};
     TRY(read_options(run, e, settings, o, err));
     run->opt.source = TAKE(o->source);
     run->opt.test_source = TAKE(o->test);

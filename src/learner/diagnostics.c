@@ -170,9 +170,7 @@ sfp_status sfp__diagnostics_measure(sfp__learner *l, int b, sfp_error *err)
     sfp__diagnostics *d = l->diagnostics;
     bool prepared = l->fp->prepared;
     size_t classes = (size_t)sfp__learner_classes(l);
-    for (int i = 0; i < b; i++)
-        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-    sfp_status status = sfp__method_inputs_compute(&d->inputs, b, l->step.xs, NULL, d->query, err);
+    sfp_status status = sfp__method_inputs_compute(&d->inputs, b, l->batch.xs, NULL, d->query, err);
     if (!prepared)
         discard_preparation(l);
     TRY(status);

@@ -55,7 +55,7 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D, taps = l->tap_dim > l->D ? b * (size_t)l->tap_dim : 0;
     const sfp__want list[] = {
-        {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
+        {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->batch.xs, b, sizeof *l->batch.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
         {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.key, b, sizeof *l->batch.key},
@@ -63,6 +63,8 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
     if (l->tap_dim == l->D)
         l->batch.tap = l->batch.query;
+    for (size_t i = 0; i < b; i++)
+        l->batch.xs[i] = l->batch.x + i * l->pixels;
     memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots copy the query even if has_query is false */
     return SFP_OK;
 }
@@ -80,12 +82,13 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
                               {&l->batch.coreset, b, sizeof *l->batch.coreset},
                               {&l->batch.select_weight, b, sizeof *l->batch.select_weight},
                               {&l->step.sample_loss, 2 * b, sizeof *l->step.sample_loss},
-                              {&l->step.items, n, sizeof *l->step.items},
-                              {&l->step.label, n, sizeof *l->step.label},
-                              {&l->step.weight, n, sizeof *l->step.weight},
-                              {&l->step.masked, n, sizeof *l->step.masked},
-                              {&l->step.replayed, n, sizeof *l->step.replayed},
-                              {&l->step.query, n * D, sizeof *l->step.query},
+                              {&l->pass.xs, n, sizeof *l->pass.xs},
+                              {&l->pass.items, n, sizeof *l->pass.items},
+                              {&l->pass.label, n, sizeof *l->pass.label},
+                              {&l->pass.weight, n, sizeof *l->pass.weight},
+                              {&l->pass.masked, n, sizeof *l->pass.masked},
+                              {&l->pass.replayed, n, sizeof *l->pass.replayed},
+                              {&l->pass.query, n * D, sizeof *l->pass.query},
                               {&l->step.replay, k * r, sizeof *l->step.replay},
                               {&l->step.replay_count, k, sizeof *l->step.replay_count},
                               {&l->step.loss, k, sizeof *l->step.loss}};
@@ -142,7 +145,7 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
     l->classes.names = names;
     l->classes.seen = seen;
     l->classes.allowed = allowed;
-    l->step.scores = scores;
+    l->batch.head_scores = scores;
     l->classes.capacity = capacity;
     return SFP_OK;
 }
@@ -282,7 +285,6 @@ void sfp__learner_free(sfp__learner *l)
         l->selector->close(l->select_state);
     sfp__arena_done(&l->select_arena);
     sfp__learner_model_ops_done(l);
-    sfp__arena_done(&l->pixels_arena);
     sfp__method_inputs_done(&l->method_inputs);
     if (l->fixed)
         sfp__fp_free(l->fp);

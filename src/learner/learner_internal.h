@@ -23,7 +23,7 @@ typedef struct sfp__class_table {
     int count;   /* number of classes of a closed-form head; with fingerprints it is the number of rows of the linear head */
     int learned; /* number of classes of a closed-form head after the last timestamp, which predictors use */
     int capacity;
-    void *block;            /* memory of the following arrays and of step.scores */
+    void *block;            /* memory of the following arrays and of batch.head_scores */
     char **names;           /* (capacity) NULL: the class has no name */
     uint64_t names_version; /* changes whenever a name changes; starts at 1 */
     uint8_t *seen;          /* (capacity) 1: a sample of this class was offered */
@@ -32,8 +32,9 @@ typedef struct sfp__class_table {
 
 /* The current batch and its selection; b = options.batch. Each timestamp fills it; it is valid until the next. */
 typedef struct sfp__batch_work {
-    void *block;           /* memory of the following arrays and of step.xs */
+    void *block;           /* memory of the following arrays */
     float *x;              /* (b, 3, S, S) normalised */
+    const float **xs;      /* (b) the rows of x; never changes */
     float *query;          /* (b, D) */
     bool *has_query;       /* (b) */
     float *tap;            /* (b, tap_dim) inputs of a closed-form head; with one tap the same array as `query` */
@@ -41,6 +42,7 @@ typedef struct sfp__batch_work {
     int32_t *label;        /* (b) */
     uint64_t *id;          /* (b) */
     const uint8_t **image; /* (b) memory of the caller, valid during the timestamp */
+    float *head_scores;    /* (b, capacity of classes) log-probabilities of a closed-form head, else NULL */
     /* The following are only used with fingerprints; their memory is the block of sfp__step_work. */
     float *mean_embed;          /* (b, D) */
     float *fingerprint;         /* (D) */
@@ -51,23 +53,34 @@ typedef struct sfp__batch_work {
     sfp__select_batch selected; /* the inputs of the selector */
 } sfp__batch_work;
 
-/* One pass over samples of the batch and of the buffer: a training step or, between steps, a model callback (model_ops.c). n =
- * `capacity` below. Only replay, replay_count and loss, which the timestamp reports, are kept from one pass to the next. */
+/* The samples of the pass in progress (pass.c), over the batch and the buffer; n = `capacity` below. */
+typedef struct sfp__pass_work {
+    const float **xs; /* (n) */
+    sfp__item *items; /* (n) in the order of the pass: samples with unknown queries first */
+    int32_t *label;   /* (n) */
+    float *weight;    /* (n) */
+    bool *masked;     /* (n) */
+    bool *replayed;   /* (n) */
+    float *query;     /* (n, D) */
+} sfp__pass_work;
+
+/* The steps of a timestamp, until the next one. */
 typedef struct sfp__step_work {
-    void *block;
-    const float **xs;           /* (n) */
+    void *block;                /* memory of the following arrays, of the pass, and of a part of the batch */
     float *rx;                  /* (replay, 3, S, S) replayed images, normalised */
-    sfp__item *items;           /* (n) in the order of the pass: samples with unknown queries first */
-    int32_t *label;             /* (n) */
-    float *weight;              /* (n) */
-    bool *masked;               /* (n) */
-    bool *replayed;             /* (n) */
-    float *query;               /* (n, D) */
     float *sample_loss;         /* (2, b) losses of the coreset, by index and in order of choice */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
-    float *scores;              /* (b, capacity of classes) log-probabilities of a closed-form head, else NULL */
 } sfp__step_work;
+
+/* The model callbacks of the buffer method (model_ops.c); empty if it uses none. */
+typedef struct sfp__model_work {
+    sfp__model_ops ops;
+    sfp__method_inputs inputs; /* features */
+    sfp__train_batch batch;    /* of the callback in progress */
+    float *x;                  /* (SFP_MODEL_OPS_SLOTS, 3, S, S) normalised images of slots */
+    sfp__arena arena;          /* copy of the parameters during the `pixels` callback */
+} sfp__model_work;
 
 /* Owns everything it points to, except vit and threads. */
 struct sfp__learner {
@@ -101,14 +114,10 @@ struct sfp__learner {
     sfp__vit_plan *plan;              /* query pass of a closed-form head; else NULL */
     sfp__method_inputs method_inputs; /* inputs of the selector */
     sfp__batch_work batch;
+    sfp__pass_work pass;
     sfp__step_work step;
     sfp__arena select_arena;
-    sfp__model_ops model;            /* model callbacks of the buffer method */
-    sfp__method_inputs model_inputs; /* features for the model callbacks */
-    sfp__train_batch model_batch;    /* batch of the model callback in progress */
-    /* (SFP_MODEL_OPS_SLOTS, 3, S, S) normalised images of slots; NULL: the buffer method uses no callbacks */
-    float *model_x;
-    sfp__arena pixels_arena; /* copy of the parameters during the `pixels` callback */
+    sfp__model_work model;
 };
 
 /* Creates a learner that cannot learn, for sfp__learner_open. */
@@ -126,17 +135,24 @@ sfp_status sfp__learner_make_head(const sfp__learner *l, sfp__head **out, sfp_er
 /* Returns the cross-entropy of a sample of the batch with logits z (classes): its term of the loss of a step. */
 float sfp__learner_cross_entropy(const sfp__learner *l, const float *z, int label);
 
-/* Writes the image of a slot as input of the network (3, S, S). This and the next four functions are in model_ops.c. */
+/* Writes the image of a slot as input of the network (3, S, S). This and the next five functions are in pass.c. */
 void sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out);
-/* Copies items[at], a sample of the batch or of a slot, into the arrays of a step, except its weight. scratch: memory for the
+/* Copies items[at], a sample of the batch or of a slot, into the arrays of the pass, except its weight. scratch: memory for the
  * image of a slot. */
 void sfp__learner_fill_item(sfp__learner *l, int at, float *scratch);
 /* Returns whether the query of a sample does not need to be computed. */
 bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item);
-/* Stores the first `unknown` rows of step.query, which a pass has computed, with the samples of items[]. */
+/* Stores the first `unknown` rows of pass.query, which a pass has computed, with the samples of items[]. */
 void sfp__learner_keep_queries(sfp__learner *l, int unknown);
-/* Returns the first n samples in the arrays of a step, of which the first `queries` have queries to compute. */
+/* Computes the queries of the batch that are not known yet; uses the arrays of the pass. */
+sfp_status sfp__learner_compute_queries(sfp__learner *l, int b, sfp_error *err);
+/* Returns the first n samples in the arrays of the pass, of which the first `queries` have queries to compute. */
 sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries);
+
+/* Scores the batch, activates components if its classes ask for it, and chooses the coreset (selection.c). */
+sfp_status sfp__learner_select(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err);
+/* Writes the similarity of each sample of the batch to the fingerprints to out (b). */
+void sfp__learner_score(const sfp__learner *l, int b, float *out);
 
 /* The gradients of select/select.h for samples of the batch, during selection: the loss is that of a step, and the trained rows
  * of all parameters are concatenated. */
@@ -179,7 +195,7 @@ sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *
 /* Only with a method: the classes seen are those with samples. */
 void sfp__learner_update_seen(sfp__learner *l);
 
-/* Publishes the current state as a snapshot, if there are predictors on other threads (publish.c). */
+/* Publishes the current state as a snapshot, if there are predictors on other threads (snapshot.c). */
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err);
 /* For a predictor that is used between timestamps only: publishes if the snapshot is older than the last timestamp. */
 sfp_status sfp__learner_publish_if_stale(sfp__learner *l, sfp_error *err);

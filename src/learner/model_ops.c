@@ -55,13 +55,13 @@ static int count_for_pass(const sfp__learner *l, const call_samples *a, int firs
 /* Copies an image into sample `at` of the pass; it may belong to any task. */
 static void fill_image(sfp__learner *l, const sfp__image_list *p, int at)
 {
-    int row = l->step.items[at].row;
-    l->step.xs[at] = p->x[row];
-    l->step.label[at] = p->label[row];
-    l->step.masked[at] = false;
-    l->step.replayed[at] = true;
+    int row = l->pass.items[at].row;
+    l->pass.xs[at] = p->x[row];
+    l->pass.label[at] = p->label[row];
+    l->pass.masked[at] = false;
+    l->pass.replayed[at] = true;
     if (p->query)
-        memcpy(l->step.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step.query);
+        memcpy(l->pass.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->pass.query);
 }
 
 static bool query_known(const sfp__learner *l, const call_samples *a, const sfp__item *item)
@@ -74,8 +74,8 @@ static void keep_queries(sfp__learner *l, const call_samples *a, int unknown)
 {
     sfp__learner_keep_queries(l, unknown);
     for (int i = 0; i < unknown && a->image && a->image->query; i++) {
-        int row = l->step.items[i].row;
-        memcpy(a->image->query[row], l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step.query);
+        int row = l->pass.items[i].row;
+        memcpy(a->image->query[row], l->pass.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->pass.query);
         a->image->known[row] = true;
     }
 }
@@ -89,11 +89,11 @@ static int fill(sfp__learner *l, const call_samples *a, int first, int n)
             sfp__item item = item_of(l, a, i);
             if (query_known(l, a, &item) != (known == 1))
                 continue;
-            l->step.items[at] = item;
+            l->pass.items[at] = item;
             if (a->image)
                 fill_image(l, a->image, at);
             else
-                sfp__learner_fill_item(l, at, item.replay ? l->model_x + (size_t)slots++ * l->pixels : NULL);
+                sfp__learner_fill_item(l, at, item.replay ? l->model.x + (size_t)slots++ * l->pixels : NULL);
             at++;
         }
         unknown = known ? unknown : at;
@@ -135,7 +135,7 @@ static void scatter_rows(const sfp__learner *l, int n, const float *rows, float 
 {
     size_t D = (size_t)l->D;
     for (int i = 0; i < n; i++)
-        memcpy(out + (size_t)l->step.items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
+        memcpy(out + (size_t)l->pass.items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
 }
 
 /* Runs a pass over the samples of a call from `first` on, and writes their number to *n. The losses are means over groups of
@@ -147,16 +147,16 @@ static sfp_status run_pass(sfp__learner *l, const call_samples *a, int first, in
     *n = count_for_pass(l, a, first, l->capacity);
     unknown = fill(l, a, first, *n);
     if (in_order && unknown > 0) {
-        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
+        TRY(sfp__trainer_queries(l->trainer, unknown, l->pass.xs, l->pass.query, err));
         keep_queries(l, a, unknown);
         unknown = fill(l, a, first, *n);
     }
     for (int i = 0; i < *n; i++) {
-        int remaining = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
-        l->step.weight[i] = 1.0f / (float)(remaining < size ? remaining : size);
+        int remaining = a->n - l->pass.items[i].row / size * size; /* the last group may be smaller */
+        l->pass.weight[i] = 1.0f / (float)(remaining < size ? remaining : size);
     }
-    l->model_batch = sfp__learner_batch(l, *n, unknown);
-    TRY(sfp__trainer_pass(l->trainer, &l->model_batch, result, err));
+    l->model.batch = sfp__learner_batch(l, *n, unknown);
+    TRY(sfp__trainer_pass(l->trainer, &l->model.batch, result, err));
     keep_queries(l, a, unknown);
     return SFP_OK;
 }
@@ -186,7 +186,7 @@ static sfp_status compute_group_gradients(sfp__learner *l, const call_samples *a
         TRY(run_pass(l, a, first, size, size > 1, &n, &result, err));
         for (int i = 0, count; i < n; i += count) {
             double loss;
-            int row = l->step.items[i].row, group_offset = row % size;
+            int row = l->pass.items[i].row, group_offset = row % size;
             count = n - i < size - group_offset ? n - i : size - group_offset;
             TRY(sfp__trainer_collect(l->trainer, i, count, 0, &loss, err));
             copy_gradients(l, group_offset > 0, scratch);
@@ -201,10 +201,7 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 {
     sfp__learner *l = learner;
     TRY(check_samples("gradient", n, index, batch_size(l), err));
-    sfp_status status = compute_gradient(l, &(call_samples){.n = n, .sample = index}, 1, out, NULL, err);
-    for (int i = 0; i < batch_size(l); i++) /* restores the inputs of the selection */
-        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-    return status;
+    return compute_gradient(l, &(call_samples){.n = n, .sample = index}, 1, out, NULL, err);
 }
 
 static sfp_status gradient(void *learner, int n, const int *sample, float *out, sfp_error *err)
@@ -239,11 +236,11 @@ static sfp_status compute_features(sfp__learner *l, const call_samples *a, float
 {
     for (int first = 0, n; first < a->n; first += n) {
         int unknown = 0;
-        n = count_for_pass(l, a, first, l->model_inputs.max_batch);
+        n = count_for_pass(l, a, first, l->model.inputs.max_batch);
         unknown = fill(l, a, first, n);
-        TRY(sfp__method_inputs_features(&l->model_inputs, n, l->step.xs, unknown, l->step.replayed, l->step.query, err));
+        TRY(sfp__method_inputs_features(&l->model.inputs, n, l->pass.xs, unknown, l->pass.replayed, l->pass.query, err));
         keep_queries(l, a, unknown);
-        scatter_rows(l, n, l->model_inputs.features, out);
+        scatter_rows(l, n, l->model.inputs.features, out);
     }
     return SFP_OK;
 }
@@ -316,11 +313,11 @@ static sfp__train_batch make_batch(sfp__learner *l, const sfp__image_list *p, in
 {
     bool known = all_known(p);
     for (int i = 0; i < n; i++) {
-        l->step.weight[i] = 1.0f / (float)p->n;
-        l->step.masked[i] = false;
-        l->step.replayed[i] = true;
+        l->pass.weight[i] = 1.0f / (float)p->n;
+        l->pass.masked[i] = false;
+        l->pass.replayed[i] = true;
         if (known)
-            memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
+            memcpy(l->pass.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->pass.query);
     }
     sfp__train_batch batch = sfp__learner_batch(l, n, known ? 0 : n);
     batch.x = p->x + first;
@@ -342,10 +339,10 @@ static sfp_status add_gradients(sfp__learner *l, const sfp__image_list *p, const
         n = pass_size(l, p->n - first);
         const sfp__train_batch batch = make_batch(l, p, first, n);
         const float *of = dfeature ? dfeature + (size_t)first * (size_t)l->D : NULL;
-        TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->model_x, err)
-               : sfp__trainer_pixels(l->trainer, &batch, l->model_x, err));
+        TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->model.x, err)
+               : sfp__trainer_pixels(l->trainer, &batch, l->model.x, err));
         for (int i = 0; i < n; i++)
-            sfp__axpy((int)l->pixels, scale, l->model_x + (size_t)i * l->pixels, dx[first + i]);
+            sfp__axpy((int)l->pixels, scale, l->model.x + (size_t)i * l->pixels, dx[first + i]);
     }
     return SFP_OK;
 }
@@ -358,8 +355,8 @@ static sfp_status loss_pixels(void *learner, const sfp__image_list *p, const flo
     float *saved = NULL;
     if (v) {
         size_t count = sfp__learner_gradient_length(l);
-        sfp__arena_reset(&l->pixels_arena);
-        TRY(sfp__check_memory((saved = sfp__arena_take(&l->pixels_arena, count, sizeof *saved)), err));
+        sfp__arena_reset(&l->model.arena);
+        TRY(sfp__check_memory((saved = sfp__arena_take(&l->model.arena, count, sizeof *saved)), err));
         move_parameters(l, v, h, saved);
     }
     sfp_status status = add_gradients(l, p, NULL, scale, dx, err);
@@ -401,104 +398,38 @@ sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err)
     if (!needs)
         return SFP_OK;
     int chunk = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
-    TRY(sfp__alloc(&l->model_x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->model_x, err));
+    TRY(sfp__alloc(&l->model.x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->model.x, err));
     if (needs & SFP_NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
-    l->model = (sfp__model_ops){.ctx = l,
-                                .dim = l->D,
-                                .side = l->S,
-                                .gradient = gradient,
-                                .gradient_each = gradient_each,
-                                .gradient_at = gradient_at,
-                                .pixels = loss_pixels,
-                                .feature_pixels = feature_pixels,
-                                .embed_at = embed_at};
+    l->model.ops = (sfp__model_ops){.ctx = l,
+                                    .dim = l->D,
+                                    .side = l->S,
+                                    .gradient = gradient,
+                                    .gradient_each = gradient_each,
+                                    .gradient_at = gradient_at,
+                                    .pixels = loss_pixels,
+                                    .feature_pixels = feature_pixels,
+                                    .embed_at = embed_at};
     if (!(needs & SFP_NEED_FEATURES))
         return SFP_OK;
-    l->model.features = features;
-    TRY(sfp__method_inputs_init(&l->model_inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err));
-    l->model_inputs.memo = l->opt.memo;
+    l->model.ops.features = features;
+    TRY(sfp__method_inputs_init(&l->model.inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err));
+    l->model.inputs.memo = l->opt.memo;
     return SFP_OK;
 }
 
 void sfp__learner_model_ops_done(sfp__learner *l)
 {
-    sfp__method_inputs_done(&l->model_inputs);
-    sfp__free(l->model_x);
+    sfp__method_inputs_done(&l->model.inputs);
+    sfp__free(l->model.x);
+    sfp__arena_done(&l->model.arena);
 }
 
 const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l)
 {
-    if (!l->model.ctx)
+    if (!l->model.ops.ctx)
         return NULL;
-    l->model.classes = sfp__learner_classes(l);
-    l->model.params = sfp__learner_gradient_length(l);
-    return &l->model;
-}
-
-/* -------------------------------------------------------- samples of a pass */
-
-/* The images and queries of the batch belong to the learner, those of slots to the buffer. The query of a sample is computed only
- * once, by the first pass that needs it. */
-
-void sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out)
-{
-    sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
-}
-
-bool sfp__learner_masked(const sfp__learner *l)
-{
-    return !l->buffer && l->opt.fp.tasks > 0;
-}
-
-void sfp__learner_fill_item(sfp__learner *l, int at, float *scratch)
-{
-    const sfp__item *item = &l->step.items[at];
-    const sfp__slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
-    const float *query = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
-    l->step.xs[at] = slot ? scratch : l->batch.x + (size_t)item->index * l->pixels;
-    l->step.label[at] = slot ? slot->label : l->batch.label[item->index];
-    l->step.masked[at] = !slot && sfp__learner_masked(l);
-    l->step.replayed[at] = item->replay;
-    memcpy(l->step.query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
-    if (slot)
-        sfp__learner_slot_input(l, slot, scratch);
-}
-
-bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item)
-{
-    if (item->index < 0)
-        return false;
-    if (item->replay)
-        return l->buffer->slot[item->index].has_query;
-    return l->batch.has_query[item->index];
-}
-
-sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
-{
-    return (sfp__train_batch){.n = n,
-                              .x = l->step.xs,
-                              .label = l->step.label,
-                              .weight = l->step.weight,
-                              .masked = l->step.masked,
-                              .allowed = l->classes.allowed,
-                              .replayed = l->step.replayed,
-                              .query = l->step.query,
-                              .queries = queries};
-}
-
-void sfp__learner_keep_queries(sfp__learner *l, int unknown)
-{
-    for (int i = 0; i < unknown; i++) {
-        const sfp__item *item = &l->step.items[i];
-        if (item->index < 0)
-            continue;
-        sfp__slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
-        float *to = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
-        memcpy(to, l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
-        if (slot)
-            slot->has_query = true;
-        else
-            l->batch.has_query[item->index] = true;
-    }
+    l->model.ops.classes = sfp__learner_classes(l);
+    l->model.ops.params = sfp__learner_gradient_length(l);
+    return &l->model.ops;
 }

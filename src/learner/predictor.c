@@ -58,8 +58,7 @@ static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, cons
     p->taps = sfp__learner_taps(opt, c);
     p->tap_dim = sfp__learner_tap_dim(opt, c);
     p->count = -1;
-    const sfp__vit_plan_options plan = {
-        .mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
+    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
     return sfp__vit_plan_create(vit, threads, &plan, &p->plan, err);
 }
 

@@ -1,6 +1,7 @@
 #include "learner/snapshot.h"
 
 #include "base/mem.h"
+#include "learner/learner_internal.h"
 
 #include <string.h>
 
@@ -99,42 +100,83 @@ sfp_status sfp__snapshot_copy_names(sfp__snapshot *to, int count, char *const *n
     return SFP_OK;
 }
 
-static sfp_status fill(sfp__snapshot *to, const sfp__snapshot_source *from, sfp_error *err)
+/* Copies what a prediction reads. The fingerprints of a learner that cannot learn never change and are not copied. */
+static sfp_status fill(sfp__snapshot *to, const sfp__learner *l, sfp_error *err)
 {
-    const sfp__fp_view *v = from->view;
-    size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->linear_w->rows, floats = classes * (D + 1);
-    for (int l = 0; l < v->layers; l++)
-        floats += (size_t)v->active_end[l] * (2 * D + comp);
-    TRY(sfp__check_memory((from->constant || sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity)) &&
+    const sfp__fp_view *v = &l->fp->view;
+    size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)l->fp->linear_w.rows, floats = classes * (D + 1);
+    for (int i = 0; i < v->layers; i++)
+        floats += (size_t)v->active_end[i] * (2 * D + comp);
+    TRY(sfp__check_memory((l->fixed || sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity)) &&
                               sfp__grow(&to->seen, 1, 0, classes, &to->seen_capacity),
                           err));
-    TRY(sfp__snapshot_copy_names(to, from->name_count, from->names, from->names_version, err));
-    float *at = to->block;
+    TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
+    float *at = to->block; /* NULL: nothing is copied */
     to->view = *v;
-    for (int l = 0; l < v->layers; l++) {
-        size_t open = (size_t)v->active_end[l];
-        to->view.ak[l] = v->ak[l] ? append(&at, v->ak[l], open * D) : NULL;
-        to->view.a2[l] = v->a2[l] ? append(&at, v->a2[l], open * D) : NULL;
-        to->view.prefix[l] = append(&at, v->prefix[l], open * comp);
+    for (int i = 0; i < v->layers; i++) {
+        size_t open = (size_t)v->active_end[i];
+        to->view.ak[i] = v->ak[i] ? append(&at, v->ak[i], open * D) : NULL;
+        to->view.a2[i] = v->a2[i] ? append(&at, v->a2[i], open * D) : NULL;
+        to->view.prefix[i] = append(&at, v->prefix[i], open * comp);
     }
-    to->linear_w = append(&at, from->linear_w->data, classes * D);
-    to->linear_b = append(&at, from->linear_b->data, classes);
+    to->linear_w = append(&at, l->fp->linear_w.data, classes * D);
+    to->linear_b = append(&at, l->fp->linear_b.data, classes);
     if (classes > 0)
-        memcpy(to->seen, from->seen, classes);
+        memcpy(to->seen, l->classes.seen, classes);
     to->classes = (int)classes;
-    to->t = from->t;
+    to->t = l->counts.timestamps;
     return SFP_OK;
 }
 
-sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err)
+/* ----------------------------------------------------------------- publication */
+
+static sfp_status publish(sfp__learner *l, sfp_error *err)
 {
+    sfp__snapshots *s = &l->snapshots;
+    TRY(sfp__fp_prepare(l->fp, err));
     sfp__snapshot *snapshot = unused_snapshot(s, err);
     if (!snapshot)
         return SFP_ENOMEM;
-    TRY(fill(snapshot, from, err));
+    TRY(fill(snapshot, l, err));
     pthread_mutex_lock(&s->lock);
     s->current = snapshot;
     pthread_mutex_unlock(&s->lock);
     s->stale = false;
     return SFP_OK;
+}
+
+static int change_predictors(sfp__snapshots *s, int by)
+{
+    pthread_mutex_lock(&s->lock);
+    int count = s->predictors += by;
+    pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
+{
+    if (l->opt.method)
+        return SFP_OK;
+    l->snapshots.stale = true;
+    return change_predictors(&l->snapshots, 0) > 0 ? publish(l, err) : SFP_OK;
+}
+
+sfp_status sfp__learner_publish_if_stale(sfp__learner *l, sfp_error *err)
+{
+    return l->snapshots.stale ? publish(l, err) : SFP_OK;
+}
+
+sfp_status sfp__learner_add_predictor(sfp__learner *l, sfp_error *err)
+{
+    if (change_predictors(&l->snapshots, 1) > 1)
+        return SFP_OK;
+    sfp_status status = publish(l, err);
+    if (status)
+        sfp__learner_remove_predictor(l);
+    return status;
+}
+
+void sfp__learner_remove_predictor(sfp__learner *l)
+{
+    (void)change_predictors(&l->snapshots, -1);
 }

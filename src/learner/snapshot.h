@@ -1,6 +1,8 @@
 /* Snapshots: immutable copies of everything that a prediction reads, made after a timestamp. Predictors use them while the
  * learner trains.
  *
+ * The thread that may change the learner publishes them. A closed-form head is not copied: predictors read it under its lock.
+ *
  * The lock protects only the pointer to the current snapshot and the number of holders; no computation or copying is done under
  * it. A snapshot without holders is overwritten, so there are at most two more snapshots than predictors. */
 #ifndef SFP_LEARNER_SNAPSHOT_H
@@ -35,20 +37,6 @@ typedef struct sfp__snapshots {
 
 void sfp__snapshots_init(sfp__snapshots *s);
 void sfp__snapshots_done(sfp__snapshots *s);
-
-/* The data that a snapshot is copied from. */
-typedef struct sfp__snapshot_source {
-    bool constant; /* the arrays never change and outlive the snapshots: they are not copied, except `seen` and names */
-    uint64_t t;
-    const sfp__fp_view *view;
-    const sfp__param *linear_w, *linear_b;
-    const uint8_t *seen;
-    char *const *names; /* (name_count) */
-    int name_count;
-    uint64_t names_version; /* changes whenever a name changes, never 0 */
-} sfp__snapshot_source;
-
-sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err);
 
 /* Returns the name of a class; NULL: it has none. */
 static inline const char *sfp__snapshot_class_name(const sfp__snapshot *s, int label)

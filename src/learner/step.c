@@ -4,11 +4,29 @@
 
 #include "base/digest.h"
 #include "compute/pixels.h"
-#include "compute/vec.h"
 #include "learner/learner_internal.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Measures stages one after another. */
+typedef struct timer {
+    const sfp__learner *l;
+    double from;
+} timer;
+
+static timer start_timer(const sfp__learner *l)
+{
+    return (timer){l, sfp__vit_memo_now(l->opt.memo)};
+}
+
+/* Returns the seconds since the last lap, or the start. */
+static double lap(timer *t)
+{
+    double before = t->from;
+    t->from = sfp__vit_memo_now(t->l->opt.memo);
+    return t->from - before;
+}
 
 typedef struct normalise_job {
     const sfp__learner *l;
@@ -50,7 +68,6 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
         l->batch.has_query[i] = false;
         if (l->head)
             l->batch.key[i] = sfp__digest_bytes((sfp__digest){{0}}, s->rgb, l->rgb_bytes).word[0];
-        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         *new_class = *new_class || !l->classes.seen[s->label];
     }
     normalise_job j = {l, samples};
@@ -58,73 +75,7 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
     return SFP_OK;
 }
 
-static void compute_scores(const sfp__learner *l, int b, float *out)
-{
-    sfp__fp_mean_unit(l->fp, l->batch.fingerprint);
-    for (int i = 0; i < b; i++)
-        out[i] = sfp__dot(l->D, l->batch.mean_embed + (size_t)i * (size_t)l->D, l->batch.fingerprint);
-}
-
-/* ------------------------------------------------------------------- selection */
-
-/* Computes the inputs of the selector other than scores. This also computes queries, so a step does not compute them again. */
-static sfp_status compute_method_inputs(sfp__learner *l, int b, sfp_error *err)
-{
-    if (!l->method_inputs.needs)
-        return SFP_OK;
-    TRY(sfp__method_inputs_compute(&l->method_inputs, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL,
-                                   l->batch.query, err));
-    memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
-    return SFP_OK;
-}
-
-/* The first components belong to the first classes, so they are not activated again for them. A loaded state may already have
- * classes. */
-static bool has_seen_a_class(const sfp__learner *l)
-{
-    return memchr(l->classes.seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
-}
-
-/* Scores the batch, detects drift and chooses the coreset. */
-static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
-{
-    TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
-    compute_scores(l, b, l->batch.score);
-    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
-    if (!sfp__learner_known_tasks(l) && grow) {
-        int open = l->fp->active_end;
-        TRY(sfp__fp_activate_components(l->fp, err));
-        r->grew = l->fp->active_end > open; /* if the pool is full, all components become trainable and none is activated */
-        compute_scores(l, b, l->batch.score);
-    }
-    int max_coreset = l->max_step_samples - l->opt.replay;
-    TRY(compute_method_inputs(l, b, err));
-    const sfp__gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
-    l->batch.selected = (sfp__select_batch){.b = b,
-                                            .label = l->batch.label,
-                                            .score = l->batch.score,
-                                            .dim = l->D,
-                                            .query = l->batch.query,
-                                            .features = l->method_inputs.features,
-                                            .classes = sfp__learner_classes(l),
-                                            .logits = l->method_inputs.logits,
-                                            .probs = l->method_inputs.probs,
-                                            .pooled = l->method_inputs.pooled,
-                                            .taps = l->method_inputs.taps};
-    sfp__select_batch batch = l->batch.selected;
-    batch.gradients = &gradients;
-    const sfp__select_env env = {.rng = &l->select_rng,
-                                 .arena = &l->select_arena,
-                                 .threads = l->threads,
-                                 .state = l->select_state,
-                                 .ctx = l->selector->ctx};
-    TRY(l->selector->pick(&batch, &l->opt.coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
-    if (r->coreset_count > max_coreset) /* a selector may choose the whole batch regardless of sigma */
-        r->coreset_count = max_coreset;
-    r->similarity = l->batch.score;
-    r->coreset = l->batch.coreset;
-    return SFP_OK;
-}
+/* -------------------------------------------------------------------- a step */
 
 /* Orders the samples of a step, those with unknown queries first. Returns the number of these. */
 static int order_items(sfp__learner *l, int c, const int *slots, int r)
@@ -134,7 +85,7 @@ static int order_items(sfp__learner *l, int c, const int *slots, int r)
         for (int i = 0; i < c + r; i++) {
             sfp__item item = {.index = i < c ? l->batch.coreset[i] : slots[i - c], .replay = i >= c};
             if (sfp__learner_query_known(l, &item) == (want == 1))
-                l->step.items[n++] = item;
+                l->pass.items[n++] = item;
         }
         unknown = want == 0 ? n : unknown;
     }
@@ -147,38 +98,17 @@ static void fill_step(sfp__learner *l, int c, const int *slots, int r)
     for (int i = 0; i < c; i++)
         weight_sum += l->batch.select_weight[i];
     for (int i = 0; i < c + r; i++) {
-        const sfp__item *item = &l->step.items[i];
+        const sfp__item *item = &l->pass.items[i];
         const int *indices = item->replay ? slots : l->batch.coreset;
         int k = 0;
         while (indices[k] != item->index)
             k++;
         sfp__learner_fill_item(l, i, l->step.rx + (size_t)(item->replay ? k : 0) * l->pixels);
         if (item->replay)
-            l->step.weight[i] = 1.0f / (float)r;
+            l->pass.weight[i] = 1.0f / (float)r;
         else
-            l->step.weight[i] = l->opt.weighted && weight_sum > 0 ? l->batch.select_weight[k] / weight_sum : 1.0f / (float)c;
+            l->pass.weight[i] = l->opt.weighted && weight_sum > 0 ? l->batch.select_weight[k] / weight_sum : 1.0f / (float)c;
     }
-}
-
-/* Computes the queries of the batch that are not known yet. */
-static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err)
-{
-    size_t D = (size_t)l->D;
-    int n = 0;
-    for (int i = 0; i < b; i++)
-        if (!l->batch.has_query[i])
-            l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
-    if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, err));
-    for (int i = 0, k = 0; i < b; i++) {
-        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        if (l->batch.has_query[i])
-            continue;
-        memcpy(l->batch.query + (size_t)i * D, l->step.query + (size_t)k * D, D * sizeof(float));
-        l->batch.has_query[i] = true;
-        k++;
-    }
-    return SFP_OK;
 }
 
 static void count_prediction(const sfp__learner *l, int classes, const float *scores, int32_t true_label,
@@ -193,8 +123,8 @@ static void count_linear_predictions(const sfp__learner *l, int n, const float *
 {
     int classes = sfp__learner_classes(l);
     for (int i = 0; i < n; i++)
-        if (!l->step.items[i].replay)
-            count_prediction(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
+        if (!l->pass.items[i].replay)
+            count_prediction(l, classes, logits + (size_t)i * (size_t)classes, l->pass.label[i], r);
 }
 
 /* ------------------------------------------------------------------- training */
@@ -220,9 +150,9 @@ static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
     int classes = sfp__learner_classes(l);
     float *by_index = l->step.sample_loss, *by_choice = l->step.sample_loss + l->opt.batch;
     for (int i = 0; i < n; i++)
-        if (!l->step.items[i].replay)
-            by_index[l->step.items[i].index] =
-                sfp__learner_cross_entropy(l, logits + (size_t)i * (size_t)classes, l->step.label[i]);
+        if (!l->pass.items[i].replay)
+            by_index[l->pass.items[i].index] =
+                sfp__learner_cross_entropy(l, logits + (size_t)i * (size_t)classes, l->pass.label[i]);
     for (int i = 0; i < c; i++)
         by_choice[i] = by_index[l->batch.coreset[i]];
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
@@ -234,11 +164,11 @@ static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int 
     *drawn = 0;
     if (!l->buffer)
         return SFP_OK;
-    double start = sfp__vit_memo_now(l->opt.memo);
+    timer t = start_timer(l);
     const sfp__buffer_batch batch = {
         .b = b, .label = l->batch.label, .id = l->batch.id, .model = sfp__learner_model_ops(l), .threads = l->threads};
     TRY(sfp__buffer_retrieve(l->buffer, &batch, want, &l->replay_rng, slots, drawn, err));
-    r->seconds.buffer += sfp__vit_memo_now(l->opt.memo) - start;
+    r->seconds.buffer += lap(&t);
     return SFP_OK;
 }
 
@@ -276,8 +206,8 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
     if (!l->buffer)
         return SFP_OK;
     if (sfp__learner_buffer_needs(l) & SFP_NEED_QUERY)
-        TRY(compute_missing_queries(l, b, err));
-    compute_scores(l, b, l->batch.score_after);
+        TRY(sfp__learner_compute_queries(l, b, err));
+    sfp__learner_score(l, b, l->batch.score_after);
     const sfp__buffer_batch batch = {.b = b,
                                      .now = l->counts.timestamps,
                                      .label = l->batch.label,
@@ -298,13 +228,13 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
 static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l);
-    double start = sfp__vit_memo_now(l->opt.memo);
+    timer t = start_timer(l);
     TRY(sfp__head_refresh(l->head, false, err));
-    double solved = sfp__vit_memo_now(l->opt.memo);
-    TRY(sfp__head_scores(l->head, b, l->batch.tap, false, classes, l->step.scores, err));
+    r->seconds.head = lap(&t);
+    TRY(sfp__head_scores(l->head, b, l->batch.tap, false, classes, l->batch.head_scores, err));
     for (int i = 0; i < b; i++)
-        count_prediction(l, classes, l->step.scores + (size_t)i * (size_t)classes, l->batch.label[i], r);
-    double tested = sfp__vit_memo_now(l->opt.memo);
+        count_prediction(l, classes, l->batch.head_scores + (size_t)i * (size_t)classes, l->batch.label[i], r);
+    (void)lap(&t);
     TRY(sfp__head_update(l->head, b, l->batch.tap, l->batch.label, l->batch.key, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
@@ -312,7 +242,7 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
     l->classes.learned = classes;
-    r->seconds.head = solved - start + sfp__vit_memo_now(l->opt.memo) - tested;
+    r->seconds.head += lap(&t);
     return SFP_OK;
 }
 
@@ -326,7 +256,7 @@ sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *s
     pthread_mutex_unlock(&l->head_lock);
     TRY(status);
     const sfp__vit_pass pass = {.b = b,
-                                .xs = l->step.xs,
+                                .xs = l->batch.xs,
                                 .feature = l->batch.query,
                                 .tap = l->tap_dim > l->D ? l->batch.tap : NULL,
                                 .taps = l->taps,
@@ -339,9 +269,9 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
                                   sfp_error *err)
 {
     sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
-    double start = sfp__vit_memo_now(l->opt.memo);
+    timer t = start_timer(l);
     TRY(sfp__learner_query_batch(l, b, samples, err));
-    r.seconds.query = sfp__vit_memo_now(l->opt.memo) - start;
+    r.seconds.query = lap(&t);
     pthread_mutex_lock(&l->head_lock);
     sfp_status status = test_and_update_head(l, b, &r, err);
     pthread_mutex_unlock(&l->head_lock);
@@ -352,49 +282,38 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
     return SFP_OK;
 }
 
-static sfp_status select_and_train(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
-{
-    double start = sfp__vit_memo_now(l->opt.memo);
-    TRY(select_coreset(l, b, new_class, r, err));
-    double selected = sfp__vit_memo_now(l->opt.memo);
-    r->seconds.select = selected - start;
-    if (l->diagnostics) {
-        TRY(sfp__diagnostics_measure(l, b, err));
-        r->seconds.diagnostics = sfp__vit_memo_now(l->opt.memo) - selected;
-    }
-    return train(l, b, r, err);
-}
-
 sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report, sfp_error *err)
 {
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
     sfp__timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
     bool new_class = false;
-    double start = sfp__vit_memo_now(l->opt.memo);
+    timer t = start_timer(l), whole = t;
     TRY(load_batch(l, b, samples, &new_class, err));
-    double loaded = sfp__vit_memo_now(l->opt.memo);
-    TRY(select_and_train(l, b, new_class, &r, err));
-    r.seconds.select += loaded - start;
+    TRY(sfp__learner_select(l, b, new_class, &r, err));
+    r.seconds.select = lap(&t);
+    if (l->diagnostics) {
+        TRY(sfp__diagnostics_measure(l, b, err));
+        r.seconds.diagnostics = lap(&t);
+    }
+    TRY(train(l, b, &r, err));
     /* after training, because predictions made before the step cannot include a class that is new in this batch */
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
-    double trained = sfp__vit_memo_now(l->opt.memo);
+    (void)lap(&t);
     TRY(update_buffer(l, b, &r, err));
-    double buffered = sfp__vit_memo_now(l->opt.memo);
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.scored += (uint64_t)b;
     r.replay = l->step.replay;
     r.replay_count = l->step.replay_count;
     r.loss = l->step.loss;
-    r.seconds.buffer += buffered - trained;
+    r.seconds.buffer += lap(&t);
     sfp_status published = sfp__learner_publish(l, err);
-    double end = sfp__vit_memo_now(l->opt.memo);
-    r.seconds.total = end - start - r.seconds.diagnostics;
+    r.seconds.total = lap(&whole) - r.seconds.diagnostics;
     if (l->diagnostics) {
         sfp__diagnostics_add(l, samples, &r);
-        r.seconds.diagnostics += sfp__vit_memo_now(l->opt.memo) - end;
+        r.seconds.diagnostics += lap(&whole);
     }
     if (report)
         *report = r;

@@ -21,7 +21,7 @@ static void log_message(const sfp__plan *p, sfp_log_level level, const char *fmt
     char text[2 * PATH_MAX];
     (void)vsnprintf(text, sizeof text, fmt, args);
     if (p->hooks->log)
-        p->hooks->log(p->hooks->ctx, level, text);
+        p->hooks->log(p->hooks->log_ctx, level, text);
 }
 
 void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)

@@ -84,7 +84,7 @@ typedef struct sfp__run_stream {
 } sfp__run_stream;
 
 typedef struct sfp__run_hooks {
-    void *ctx;
+    void *ctx, *log_ctx; /* of progress; of log */
     void (*progress)(void *ctx, const sfp_run_progress *p); /* after each timestamp and during evaluations; NULL: no callback */
     sfp_log_fn log;                                         /* NULL: no callback */
     const atomic_int *stop; /* not 0: complete the timestamp, cancel an evaluation, write a checkpoint and end; NULL: never */

@@ -103,7 +103,7 @@ static inline sfp_result run_with(sfp__run_options *o, const char *name, const s
 static inline sfp_result run_once(sfp__run_options *o, const char *name, int after, char *last_message)
 {
     stopper s = {.after = after};
-    const sfp__run_hooks hooks = {.ctx = &s, .progress = count_down, .log = keep_message, .stop = &s.stop};
+    const sfp__run_hooks hooks = {.ctx = &s, .log_ctx = &s, .progress = count_down, .log = keep_message, .stop = &s.stop};
     sfp_result r = run_with(o, name, &hooks);
     if (last_message)
         memcpy(last_message, s.last_message, sizeof s.last_message);

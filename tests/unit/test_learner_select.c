@@ -174,11 +174,9 @@ TEST(features_and_logits_equal_those_of_a_step)
         float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
         for (int i = 0; i < BATCH; i++)
             weight[i] = 1.0f / BATCH;
-        for (int i = 0; i < BATCH; i++)
-            l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__method_inputs_compute(&l->method_inputs, BATCH, l->step.xs, NULL, l->batch.query, &err));
+        MUST(sfp__method_inputs_compute(&l->method_inputs, BATCH, l->batch.xs, NULL, l->batch.query, &err));
         const sfp__train_batch b = {
-            .n = BATCH, .x = l->step.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
+            .n = BATCH, .x = l->batch.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp__train_result r = {0};
         MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
         int C = sfp__learner_classes(l);
@@ -227,9 +225,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
         OWNED_BY(sfp__method_inputs_done) sfp__method_inputs inputs = {0};
         MUST(sfp__method_inputs_init(&inputs, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
-        for (int i = 0; i < BATCH; i++) /* the step has reordered them */
-            l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__method_inputs_compute(&inputs, BATCH, l->step.xs, NULL, query, &err));
+        MUST(sfp__method_inputs_compute(&inputs, BATCH, l->batch.xs, NULL, query, &err));
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *prompted = NULL;
         const sfp__vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));

@@ -222,7 +222,7 @@ static void search_message(void *ctx, sfp_log_level level, const char *message)
 static bool run_reports(sfp__run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
 {
     word_search e = {.stop = stopped, .word = word};
-    const sfp__run_hooks hooks = {.ctx = &e, .log = search_message, .stop = &e.stop};
+    const sfp__run_hooks hooks = {.ctx = &e, .log_ctx = &e, .log = search_message, .stop = &e.stop};
     *r = run_with(o, name, &hooks);
     return e.found;
 }
