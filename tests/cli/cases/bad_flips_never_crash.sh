@@ -1,3 +1,4 @@
+# Plain builds only
 # a flipped byte of the header causes a message and exit status 1, or the file is still valid; never a crash
 mkfile vit good.safetensors 1 10
 size=$(od -An -tu8 -N8 good.safetensors | tr -d ' ')
