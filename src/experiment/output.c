@@ -285,10 +285,10 @@ sfp_status sfp__lab_write(const sfp__lab *lab, char **json, sfp_error *err)
 
 /* --------------------------------------------------------------------------------------------------------------- checking */
 
-static sfp_status read_results(const char *path, json_t **out, sfp_error *err)
+static sfp_status read_results(const char *path, sfp__json_value **out, sfp_error *err)
 {
     TRY(sfp__json_read(path, RESULTS_MAX, out, err));
-    if (json_is_object(json_object_get(*out, "costs")) && json_is_array(json_object_get(*out, "cells")))
+    if (sfp__json_is(sfp__json_get(*out, "costs"), SFP_JSON_OBJECT) && sfp__json_is(sfp__json_get(*out, "cells"), SFP_JSON_ARRAY))
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT, "%s: not a results.json of an experiment", path);
 }
@@ -321,13 +321,14 @@ typedef struct difference {
     const char *now;
 } difference;
 
-static sfp_status find_difference(const sfp__lab *lab, const json_t *root, difference *out, sfp_error *err)
+static sfp_status find_difference(const sfp__lab *lab, const sfp__json_value *root, difference *out, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings then = {0};
-    const json_t *list = json_object_get(root, "settings"), *entry;
-    size_t i;
+    const sfp__json_value *list = sfp__json_get(root, "settings");
     *out = (difference){0};
-    json_array_foreach(list, i, entry) if (json_is_string(entry)) TRY(sfp__strings_add(&then, json_string_value(entry), err));
+    for (size_t i = 0; i < sfp__json_size(list); i++)
+        if (sfp__json_text(sfp__json_at(list, i)))
+            TRY(sfp__strings_add(&then, sfp__json_text(sfp__json_at(list, i)), err));
     if (!find_missing(&then, lab->opt.settings, out->key) && !find_missing(lab->opt.settings, &then, out->key))
         return SFP_OK;
     const char *was = sfp__settings_value(&then, out->key), *now = sfp__settings_value(lab->opt.settings, out->key);
@@ -336,7 +337,7 @@ static sfp_status find_difference(const sfp__lab *lab, const json_t *root, diffe
     return SFP_OK;
 }
 
-static sfp_status check_settings(const sfp__lab *lab, const json_t *root, sfp_error *err)
+static sfp_status check_settings(const sfp__lab *lab, const sfp__json_value *root, sfp_error *err)
 {
     difference d;
     TRY(find_difference(lab, root, &d, err));
@@ -347,7 +348,7 @@ static sfp_status check_settings(const sfp__lab *lab, const json_t *root, sfp_er
 
 sfp_status sfp__lab_report_replaced(const sfp__lab *lab, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     char path[PATH_MAX];
     difference d = {0};
     TRY(sfp__path_print(path, sizeof path, err, "%s/results.json", lab->opt.out));
@@ -364,9 +365,7 @@ sfp_status sfp__lab_report_replaced(const sfp__lab *lab, sfp_error *err)
 
 sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    const char *key;
-    json_t *text;
+    OWNED sfp__json_value *root = NULL;
     char own[PATH_MAX];
     struct stat a, b;
     TRY(sfp__path_print(own, sizeof own, err, "%s/results.json", lab->opt.out));
@@ -375,24 +374,25 @@ sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
                              "check is '%s', the results of --out itself, expected those of another directory", lab->opt.check);
     TRY(read_results(lab->opt.check, &root, err));
     TRY(check_settings(lab, root, err));
-    json_object_foreach(json_object_get(root, "costs"), key, text)
-    {
+    const sfp__json_value *costs = sfp__json_get(root, "costs");
+    for (size_t i = 0; i < sfp__json_size(costs); i++) {
+        const sfp__json_value *text = sfp__json_at(costs, i);
+        const char *key = text->key;
         char path[PATH_MAX];
-        if (strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16 || !json_is_string(text))
+        if (strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16 || !sfp__json_is(text, SFP_JSON_STRING))
             return sfp__fail(err, SFP_EFORMAT, "%s: 'costs' has an entry that is not a processing time", lab->opt.check);
         TRY(sfp__path_print(path, sizeof path, err, "%s/costs/%s", lab->opt.out, key));
         TRY(sfp__directory_create_for(path, err));
-        TRY(write_given_cost(path, json_string_value(text), err));
+        TRY(write_given_cost(path, sfp__json_text(text), err));
     }
     return SFP_OK;
 }
 
-static const sfp__cell *find_cell(const sfp__lab *lab, const json_t *then)
+static const sfp__cell *find_cell(const sfp__lab *lab, const sfp__json_value *then)
 {
-    const char *e = json_string_value(json_object_get(then, "experiment")),
-               *row = json_string_value(json_object_get(then, "row"));
-    const char *column = json_string_value(json_object_get(then, "column"));
-    json_int_t repetition = json_integer_value(json_object_get(then, "repetition"));
+    const char *e = sfp__json_text(sfp__json_get(then, "experiment")), *row = sfp__json_text(sfp__json_get(then, "row"));
+    const char *column = sfp__json_text(sfp__json_get(then, "column"));
+    int64_t repetition = sfp__json_integer(sfp__json_get(then, "repetition"));
     for (int i = 0; e && row && column && i < lab->cell_count; i++) {
         const sfp__cell *c = &lab->cells[i];
         const sfp__experiment *own = &lab->experiments[c->experiment];
@@ -404,34 +404,33 @@ static const sfp__cell *find_cell(const sfp__lab *lab, const json_t *then)
 }
 
 /* Compares the numbers of one cell; *moved counts those that differ. Measured times are not compared, nor runs that depend on them. */
-static void check_cell(const sfp__lab *lab, const sfp__cell *c, const json_t *then, int *compared, int *moved)
+static void check_cell(const sfp__lab *lab, const sfp__cell *c, const sfp__json_value *then, int *compared, int *moved)
 {
     const sfp__metric *list[SFP_METRICS_MAX];
     int metrics = sfp__experiment_metrics(&lab->experiments[c->experiment], list);
     char name[256];
     for (int m = 0; m < metrics; m++) {
-        const json_t *v = json_object_get(json_object_get(then, "values"), list[m]->name);
-        if (!json_is_number(v) || c->state != SFP_CELL_DONE || sfp__metric_is_time(list[m]))
+        const sfp__json_value *v = sfp__json_get(sfp__json_get(then, "values"), list[m]->name);
+        if (!sfp__json_is_number(v) || c->state != SFP_CELL_DONE || sfp__metric_is_time(list[m]))
             continue;
         (*compared)++;
-        if (json_number_value(v) == c->value[m])
+        if (sfp__json_number(v) == c->value[m])
             continue;
         (*moved)++;
         sfp__lab_message(lab, SFP_LOG_WARNING, "%s, repetition %d: %s was %.6g and is %.6g",
-                         sfp__cell_name(lab, c, name, sizeof name), c->repetition + 1, list[m]->name, json_number_value(v),
+                         sfp__cell_name(lab, c, name, sizeof name), c->repetition + 1, list[m]->name, sfp__json_number(v),
                          c->value[m]);
     }
 }
 
 sfp_status sfp__lab_check(const sfp__lab *lab, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    json_t *then;
-    size_t i;
+    OWNED sfp__json_value *root = NULL;
     int compared = 0, moved = 0;
     TRY(read_results(lab->opt.check, &root, err));
-    json_array_foreach(json_object_get(root, "cells"), i, then)
-    {
+    const sfp__json_value *cells = sfp__json_get(root, "cells");
+    for (size_t i = 0; i < sfp__json_size(cells); i++) {
+        const sfp__json_value *then = sfp__json_at(cells, i);
         const sfp__cell *c = find_cell(lab, then);
         if (c)
             check_cell(lab, c, then, &compared, &moved);

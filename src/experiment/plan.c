@@ -232,7 +232,7 @@ static sfp_status write_plan(const sfp__lab *lab, const char *path, sfp_error *e
 }
 
 /* *out NULL: there is no plan. */
-static sfp_status read_plan_file(const sfp__lab *lab, json_t **out, sfp_error *err)
+static sfp_status read_plan_file(const sfp__lab *lab, sfp__json_value **out, sfp_error *err)
 {
     char path[PATH_MAX];
     sfp_error found;
@@ -243,15 +243,16 @@ static sfp_status read_plan_file(const sfp__lab *lab, json_t **out, sfp_error *e
     return SFP_OK;
 }
 
-static bool is_plan(const json_t *root)
+static bool is_plan(const sfp__json_value *root)
 {
-    return json_is_string(json_object_get(root, "key")) && json_is_string(json_object_get(root, "omitted")) &&
-           json_is_array(json_object_get(root, "omitted_cells"));
+    return sfp__json_is(sfp__json_get(root, "key"), SFP_JSON_STRING) &&
+           sfp__json_is(sfp__json_get(root, "omitted"), SFP_JSON_STRING) &&
+           sfp__json_is(sfp__json_get(root, "omitted_cells"), SFP_JSON_ARRAY);
 }
 
 sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     TRY(read_plan_file(lab, &root, err));
     *has = is_plan(root);
     return SFP_OK;
@@ -260,19 +261,19 @@ sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err)
 /* *used false: there is no plan, or it is that of other experiments or settings. */
 static sfp_status read_plan(sfp__lab *lab, bool *used, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     char key[17];
-    json_t *cells, *cell;
-    size_t i;
     (void)snprintf(key, sizeof key, "%016" PRIx64, plan_key(lab));
     TRY(read_plan_file(lab, &root, err));
-    if (!is_plan(root) || strcmp(json_string_value(json_object_get(root, "key")), key) != 0)
+    if (!is_plan(root) || strcmp(sfp__json_text(sfp__json_get(root, "key")), key) != 0)
         return SFP_OK;
-    cells = json_object_get(root, "omitted_cells");
-    sfp__text_put(&lab->omitted, json_string_value(json_object_get(root, "omitted")));
-    json_array_foreach(cells, i, cell) if (json_integer_value(cell) >= 0 && json_integer_value(cell) < lab->cell_count)
-        lab->cells[json_integer_value(cell)]
-            .state = SFP_CELL_OMITTED;
+    const sfp__json_value *cells = sfp__json_get(root, "omitted_cells");
+    sfp__text_put(&lab->omitted, sfp__json_text(sfp__json_get(root, "omitted")));
+    for (size_t i = 0; i < sfp__json_size(cells); i++) {
+        int64_t cell = sfp__json_integer(sfp__json_at(cells, i));
+        if (cell >= 0 && cell < lab->cell_count)
+            lab->cells[cell].state = SFP_CELL_OMITTED;
+    }
     *used = true;
     return SFP_OK;
 }

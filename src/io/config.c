@@ -25,17 +25,17 @@ static const char *const sections[] = {"vision_config", "model_args", "pretraine
 
 struct reader {
     const char *label;
-    const json_t *objects[SECTIONS]; /* NULL: absent */
+    const sfp__json_value *objects[SECTIONS]; /* NULL: absent */
     sfp_error *err;
 };
 
 /* Finds the first of `names` (terminated by NULL) that has a value; *name receives its name. */
-static const json_t *find(const struct reader *r, const char *const *names, const char **name)
+static const sfp__json_value *find(const struct reader *r, const char *const *names, const char **name)
 {
     for (size_t i = 0; i < SECTIONS; i++) {
         for (const char *const *n = names; *n; n++) {
-            const json_t *v = json_object_get(r->objects[i], *n);
-            if (v && !json_is_null(v)) {
+            const sfp__json_value *v = sfp__json_get(r->objects[i], *n);
+            if (v && !sfp__json_is(v, SFP_JSON_NULL)) {
                 *name = *n;
                 return v;
             }
@@ -44,11 +44,11 @@ static const json_t *find(const struct reader *r, const char *const *names, cons
     return NULL;
 }
 
-static sfp_status get_int(const struct reader *r, const json_t *v, const char *name, int max, int *out)
+static sfp_status get_int(const struct reader *r, const sfp__json_value *v, const char *name, int max, int *out)
 {
-    if (!json_is_integer(v))
+    if (!sfp__json_is(v, SFP_JSON_INTEGER))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not an integer, expected one in 1..%d", r->label, name, max);
-    json_int_t n = json_integer_value(v);
+    int64_t n = sfp__json_integer(v);
     if (n < 1 || n > max)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %lld, expected an integer in 1..%d", r->label, name, (long long)n,
                          max);
@@ -57,29 +57,29 @@ static sfp_status get_int(const struct reader *r, const json_t *v, const char *n
 }
 
 /* Reads the side of a square: n, [n, n], or with channels [3, n, n]. */
-static sfp_status get_side(const struct reader *r, const json_t *v, const char *name, int max, int *out)
+static sfp_status get_side(const struct reader *r, const sfp__json_value *v, const char *name, int max, int *out)
 {
-    if (!json_is_array(v))
+    if (!sfp__json_is(v, SFP_JSON_ARRAY))
         return get_int(r, v, name, max, out);
-    size_t n = json_array_size(v);
-    const json_t *height = json_array_get(v, n - 2), *width = json_array_get(v, n - 1);
-    if (n < 2 || n > 3 || !json_equal(height, width))
+    size_t n = sfp__json_size(v);
+    const sfp__json_value *height = sfp__json_at(v, n - 2), *width = sfp__json_at(v, n - 1);
+    if (n < 2 || n > 3 || sfp__json_number(height) != sfp__json_number(width))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not square, expected one side, [side, side] or [channels, side, side]",
                          r->label, name);
     return get_int(r, width, name, max, out);
 }
 
-static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *name, bool positive, float out[3])
+static sfp_status get_rgb(const struct reader *r, const sfp__json_value *v, const char *name, bool positive, float out[3])
 {
-    if (json_array_size(v) != 3)
+    if (sfp__json_size(v) != 3)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not an array of 3 numbers", r->label, name);
     float values[3];
     for (size_t i = 0; i < 3; i++) {
-        const json_t *item = json_array_get(v, i);
-        values[i] = (float)json_number_value(item);
-        if (!json_is_number(item) || !isfinite(values[i]) || (positive && values[i] <= 0))
+        const sfp__json_value *item = sfp__json_at(v, i);
+        values[i] = (float)sfp__json_number(item);
+        if (!sfp__json_is_number(item) || !isfinite(values[i]) || (positive && values[i] <= 0))
             return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s[%zu]' is %g, expected a %snumber", r->label, name, i,
-                             json_number_value(item), positive ? "positive " : "");
+                             sfp__json_number(item), positive ? "positive " : "");
     }
     memcpy(out, values, sizeof values);
     return SFP_OK;
@@ -88,7 +88,7 @@ static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *n
 static sfp_status read_sizes(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
-    const json_t *v = find(r, (const char *const[]){"num_heads", "num_attention_heads", NULL}, &name);
+    const sfp__json_value *v = find(r, (const char *const[]){"num_heads", "num_attention_heads", NULL}, &name);
     if (v)
         TRY(get_int(r, v, name, 4096, &c->heads));
     if ((v = find(r, (const char *const[]){"img_size", "image_size", "input_size", NULL}, &name)))
@@ -101,10 +101,10 @@ static sfp_status read_sizes(const struct reader *r, sfp__model_config *c)
 static sfp_status read_numbers(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
-    const json_t *v = find(r, (const char *const[]){"ln_eps", "layer_norm_eps", NULL}, &name);
+    const sfp__json_value *v = find(r, (const char *const[]){"ln_eps", "layer_norm_eps", NULL}, &name);
     if (v) {
-        double eps = json_number_value(v);
-        if (!json_is_number(v) || !((float)eps > 0) || eps > 1)
+        double eps = sfp__json_number(v);
+        if (!sfp__json_is_number(v) || !((float)eps > 0) || eps > 1)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %g, expected a number in (0, 1]", r->label, name, eps);
         c->ln_eps = (float)eps;
     }
@@ -122,10 +122,10 @@ static sfp_status read_numbers(const struct reader *r, sfp__model_config *c)
 static sfp_status read_activation(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
-    const json_t *v = find(r, (const char *const[]){"activation", "hidden_act", NULL}, &name);
+    const sfp__json_value *v = find(r, (const char *const[]){"activation", "hidden_act", NULL}, &name);
     if (!v)
         return SFP_OK;
-    const char *text = json_string_value(v);
+    const char *text = sfp__json_text(v);
     if (!text)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not a string, expected \"gelu\" or \"quick_gelu\"", r->label, name);
     if (strcmp(text, "gelu") != 0 && strcmp(text, "quick_gelu") != 0)
@@ -146,31 +146,30 @@ static sfp_status alloc_names(const struct reader *r, const char *name, size_t n
     return SFP_OK;
 }
 
-static sfp_status put_name(const struct reader *r, const char *name, const json_t *v, size_t i, sfp__model_config *c)
+static sfp_status put_name(const struct reader *r, const char *name, const sfp__json_value *v, size_t i, sfp__model_config *c)
 {
-    const char *text = json_string_value(v);
+    const char *text = sfp__json_text(v);
     if (!text)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has a name of class %zu that is not a string", r->label, name, i);
     c->class_names[i] = sfp__strdup(text);
     return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err);
 }
 
-static sfp_status read_names_array(const struct reader *r, const char *name, const json_t *v, sfp__model_config *c)
+static sfp_status read_names_array(const struct reader *r, const char *name, const sfp__json_value *v, sfp__model_config *c)
 {
-    TRY(alloc_names(r, name, json_array_size(v), c));
+    TRY(alloc_names(r, name, sfp__json_size(v), c));
     for (size_t i = 0; i < c->class_count; i++)
-        TRY(put_name(r, name, json_array_get(v, i), i, c));
+        TRY(put_name(r, name, sfp__json_at(v, i), i, c));
     return SFP_OK;
 }
 
 /* {"0": "cat", "1": "dog"}: n keys that are distinct and below n are all of 0..n-1. */
-static sfp_status read_names_object(const struct reader *r, const char *name, json_t *v, sfp__model_config *c)
+static sfp_status read_names_object(const struct reader *r, const char *name, const sfp__json_value *v, sfp__model_config *c)
 {
-    TRY(alloc_names(r, name, json_object_size(v), c));
-    const char *key;
-    json_t *value;
-    json_object_foreach(v, key, value)
-    {
+    TRY(alloc_names(r, name, sfp__json_size(v), c));
+    for (size_t k = 0; k < sfp__json_size(v); k++) {
+        const sfp__json_value *value = sfp__json_at(v, k);
+        const char *key = value->key;
         char *end = NULL;
         unsigned long i = key[0] >= '0' && key[0] <= '9' ? strtoul(key, &end, 10) : c->class_count;
         if (i >= c->class_count || *end != '\0' || c->class_names[i])
@@ -184,26 +183,26 @@ static sfp_status read_names_object(const struct reader *r, const char *name, js
 static sfp_status read_names(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
-    const json_t *v = find(r, (const char *const[]){"class_names", "id2label", "label_names", NULL}, &name);
+    const sfp__json_value *v = find(r, (const char *const[]){"class_names", "id2label", "label_names", NULL}, &name);
     if (!v)
         return SFP_OK;
-    if (json_is_array(v))
-        return json_array_size(v) > 0 ? read_names_array(r, name, v, c) : SFP_OK;
-    if (json_is_object(v))
-        return json_object_size(v) > 0 ? read_names_object(r, name, (json_t *)(uintptr_t)v, c) : SFP_OK;
+    if (sfp__json_is(v, SFP_JSON_ARRAY))
+        return sfp__json_size(v) > 0 ? read_names_array(r, name, v, c) : SFP_OK;
+    if (sfp__json_is(v, SFP_JSON_OBJECT))
+        return sfp__json_size(v) > 0 ? read_names_object(r, name, v, c) : SFP_OK;
     return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is neither an array nor an object, expected names", r->label, name);
 }
 
 /* ------------------------------------------------------------------ files */
 
-static sfp_status read_root(const char *label, const json_t *root, sfp__model_config *c, sfp_error *err)
+static sfp_status read_root(const char *label, const sfp__json_value *root, sfp__model_config *c, sfp_error *err)
 {
     struct reader r = {.label = label, .objects = {root}, .err = err};
-    if (!json_is_object(root))
+    if (!sfp__json_is(root, SFP_JSON_OBJECT))
         return sfp__fail(err, SFP_EFORMAT, "%s: not a JSON object", label);
     for (size_t i = 1; i < SECTIONS; i++) {
-        const json_t *section = json_object_get(root, sections[i - 1]);
-        if (section && !json_is_null(section) && !json_is_object(section))
+        const sfp__json_value *section = sfp__json_get(root, sections[i - 1]);
+        if (section && !sfp__json_is(section, SFP_JSON_NULL) && !sfp__json_is(section, SFP_JSON_OBJECT))
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is not an object", label, sections[i - 1]);
         r.objects[i] = section;
     }
@@ -213,7 +212,7 @@ static sfp_status read_root(const char *label, const json_t *root, sfp__model_co
     return read_names(&r, c);
 }
 
-static sfp_status read_config(const char *label, const json_t *root, sfp__model_config *out, sfp_error *err)
+static sfp_status read_config(const char *label, const sfp__json_value *root, sfp__model_config *out, sfp_error *err)
 {
     OWNED_BY(sfp__model_config_done) sfp__model_config c = {0};
     TRY(read_root(label, root, &c, err));
@@ -223,7 +222,7 @@ static sfp_status read_config(const char *label, const json_t *root, sfp__model_
 
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp__model_config *out, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     TRY(sfp__json_parse(label, text, size, &root, err));
     return read_config(label, root, out, err);
 }
@@ -231,7 +230,7 @@ sfp_status sfp__model_config_parse(const char *label, const char *text, size_t s
 /* Reads a configuration file. A missing file is not an error: *found receives whether it exists. */
 static sfp_status read_if_exists(const char *path, sfp__model_config *out, bool *found, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     sfp_error why; /* *err must not change if the file is missing */
     sfp_status status = sfp__json_read(path, FILE_MAX, &root, &why);
     *found = status == SFP_OK;

@@ -80,17 +80,17 @@ static sfp_status append_point(sfp__log *l, const sfp__log_point *p, sfp_error *
  * large numbers become NAN. */
 static sfp_status read_point(const char *path, const char *line, size_t n, sfp__log_point *out, bool *valid, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *o = NULL;
-    json_error_t unused;
-    TRY(sfp__json_load(path, line, n, 0, &o, &unused, err));
-    const json_t *step = json_object_get(o, "step");
-    *valid = json_is_integer(step);
+    OWNED sfp__json_value *o = NULL;
+    if (sfp__json_parse(path, line, n, &o, NULL) == SFP_ENOMEM)
+        return sfp__fail_nomem(err);
+    const sfp__json_value *step = sfp__json_get(o, "step");
+    *valid = sfp__json_is(step, SFP_JSON_INTEGER);
     if (!*valid)
         return SFP_OK;
-    *out = (sfp__log_point){.step = (uint64_t)json_integer_value(step)};
+    *out = (sfp__log_point){.step = (uint64_t)sfp__json_integer(step)};
     for (const number *k = numbers; k < numbers + NUMBERS; k++) {
-        const json_t *v = json_object_get(o, key_of(k));
-        double x = json_is_number(v) ? json_number_value(v) : NAN;
+        const sfp__json_value *v = sfp__json_get(o, key_of(k));
+        double x = sfp__json_is_number(v) ? sfp__json_number(v) : NAN;
         *(double *)(void *)((char *)out + k->offset) = fabs(x) < 1e15 ? x : NAN;
     }
     return SFP_OK;
@@ -294,14 +294,13 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_opti
 
 /* --------------------------------------------------------- files of an earlier run */
 
-/* Returns the object "pretraining" of config.json, which the caller releases with json_decref; NULL: there is none. */
-static json_t *read_pretraining(const char *out)
+/* Reads config.json into *root, which the caller frees, and returns its object "pretraining"; NULL: there is none. */
+static const sfp__json_value *read_pretraining(const char *out, sfp__json_value **root)
 {
     char path[PATH_MAX];
-    OWNED_PTR(json_decref) json_t *root = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CONFIG, out);
-    (void)sfp__json_read(path, CONFIG_BYTES_MAX, &root, NULL);
-    return json_incref(json_object_get(root, "pretraining"));
+    (void)sfp__json_read(path, CONFIG_BYTES_MAX, root, NULL);
+    return sfp__json_get(*root, "pretraining");
 }
 
 /* Returns the step of the checkpoint; -1: it cannot be read. */
@@ -320,10 +319,11 @@ static int64_t checkpoint_step(const char *out)
  * has an earlier step than its checkpoint. */
 static bool is_finished(const char *out)
 {
-    OWNED_PTR(json_decref) json_t *p = read_pretraining(out);
-    const json_t *steps = json_object_get(p, "steps");
-    return json_is_true(json_object_get(p, "finished")) && json_is_integer(steps) &&
-           json_integer_value(steps) == checkpoint_step(out);
+    OWNED sfp__json_value *root = NULL;
+    const sfp__json_value *p = read_pretraining(out, &root);
+    const sfp__json_value *steps = sfp__json_get(p, "steps");
+    return sfp__json_is(sfp__json_get(p, "finished"), SFP_JSON_TRUE) && sfp__json_is(steps, SFP_JSON_INTEGER) &&
+           sfp__json_integer(steps) == checkpoint_step(out);
 }
 
 static sfp_status has_checkpoint(const char *out, bool *has, sfp_error *err)
@@ -347,7 +347,8 @@ static sfp_status check_owner(const char *out, sfp_error *err)
 {
     static const char *const names[] = {SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
     char path[PATH_MAX], found[NAME_MAX + 1];
-    OWNED_PTR(json_decref) json_t *p = read_pretraining(out);
+    OWNED sfp__json_value *root = NULL;
+    const sfp__json_value *p = read_pretraining(out, &root);
     sfp_error unused;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_LOG, out);
     if (p || sfp__line_log_check(path, "step", &unused) == SFP_OK)
@@ -382,7 +383,8 @@ sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const s
                                         SFP__PRETRAIN_REPORT,         SFP__PRETRAIN_MODEL};
     const char *const keep[] = {o->student.init, o->teacher.weights}; /* --resume will read them again */
     char text[PATH_MAX + 64];
-    OWNED_PTR(json_decref) json_t *p = read_pretraining(o->output.dir);
+    OWNED sfp__json_value *root = NULL;
+    const sfp__json_value *p = read_pretraining(o->output.dir, &root);
     bool has;
     TRY(has_checkpoint(o->output.dir, &has, err));
     if (!p && !has)

@@ -213,6 +213,9 @@ int sfp__top_confusions(int classes, const uint64_t *confusion, int max_pairs, s
  * source `label` in messages. */
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err);
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err);
+/* Reads a result from JSON that has been parsed. */
+struct sfp__json_value;
+sfp_status sfp__result_from(const char *label, const struct sfp__json_value *root, sfp_result *out, sfp_error *err);
 /* Writes a seed. One above 2^63 - 1 is written as a string, because many JSON readers do not accept it as an integer. */
 struct sfp__json;
 void sfp__json_seed(struct sfp__json *j, const char *key, uint64_t seed);

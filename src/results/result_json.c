@@ -21,8 +21,8 @@
 
 #define FILE_MAX ((size_t)1 << 30)
 #define CONFIG_MAX 10000
-#define DENSE_CONFUSION 200               /* with more classes, only the non-zero cells are written */
-#define COUNT_LIMIT ((json_int_t)1 << 40) /* of a cell of the confusion matrix, so that the sum of 4096 cells cannot overflow */
+#define DENSE_CONFUSION 200            /* with more classes, only the non-zero cells are written */
+#define COUNT_LIMIT ((int64_t)1 << 40) /* of a cell of the confusion matrix, so that the sum of 4096 cells cannot overflow */
 #define WHOLE_MAX (1 << 20)
 
 /* The indented layout. */
@@ -192,13 +192,13 @@ void sfp__json_seed(sfp__json *j, const char *key, uint64_t seed)
 
 /* ---------------------------------------------------------------------- read */
 
-static sfp_status get_seed(const sfp__json_in *in, const json_t *from, const char *key, uint64_t *out)
+static sfp_status get_seed(const sfp__json_in *in, const sfp__json_value *from, const char *key, uint64_t *out)
 {
-    const json_t *v = json_object_get(from, key);
-    if (!json_is_string(v))
+    const sfp__json_value *v = sfp__json_get(from, key);
+    if (!sfp__json_is(v, SFP_JSON_STRING))
         return sfp__json_need_uint(in, from, key, out);
     char *end;
-    const char *text = json_string_value(v);
+    const char *text = sfp__json_text(v);
     errno = 0;
     unsigned long long x = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || errno)
@@ -207,48 +207,47 @@ static sfp_status get_seed(const sfp__json_in *in, const json_t *from, const cha
     return SFP_OK;
 }
 
-static sfp_status get_names(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_names(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    const json_t *list = json_object_get(root, key);
+    const sfp__json_value *list = sfp__json_get(root, key);
     char **out = strcmp(key, "task_names") == 0 ? r->task_names : r->class_names;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        if (json_is_null(v))
+    for (size_t i = 0; i < sfp__json_size(list); i++) {
+        const sfp__json_value *v = sfp__json_at(list, i);
+        if (sfp__json_is(v, SFP_JSON_NULL))
             continue;
-        if (!json_is_string(v))
+        if (!sfp__json_is(v, SFP_JSON_STRING))
             return sfp__json_bad(in, key, "a list of strings or null");
-        if (!(out[i] = sfp__strdup(json_string_value(v))))
+        if (!(out[i] = sfp__strdup(sfp__json_text(v))))
             return sfp__fail_nomem(in->err);
     }
     return SFP_OK;
 }
 
 /* Reads what `object` (the object `name` of the file; NULL: missing) has for option `key`. */
-static sfp_status get_option_value(const sfp__json_in *in, const json_t *object, const char *name, const char *key,
+static sfp_status get_option_value(const sfp__json_in *in, const sfp__json_value *object, const char *name, const char *key,
                                    sfp_status (*set)(sfp_result *r, const char *key, const char *value, sfp_error *err),
                                    sfp_result *r)
 {
-    const json_t *v = json_object_get(object, key);
-    if (object && !json_is_object(object))
+    const sfp__json_value *v = sfp__json_get(object, key);
+    if (object && !sfp__json_is(object, SFP_JSON_OBJECT))
         return sfp__json_bad(in, name, "an object");
-    if (v && !json_is_string(v)) {
+    if (v && !sfp__json_is(v, SFP_JSON_STRING)) {
         char expected[80];
         (void)snprintf(expected, sizeof expected, "a string; every value in '%s' must be a string", name);
         return sfp__json_bad(in, key, expected);
     }
-    return v ? set(r, key, json_string_value(v), in->err) : SFP_OK;
+    return v ? set(r, key, sfp__json_text(v), in->err) : SFP_OK;
 }
 
-static sfp_status get_config(const sfp__json_in *in, const json_t *root, const char *name, sfp_result *r)
+static sfp_status get_config(const sfp__json_in *in, const sfp__json_value *root, const char *name, sfp_result *r)
 {
-    json_t *config = NULL, *defaults = json_object_get(root, "defaults"), *preset = json_object_get(root, "preset_values");
-    TRY(sfp__json_need(in, root, name, JSON_OBJECT, &config));
-    if (json_object_size(config) > CONFIG_MAX)
+    const sfp__json_value *config = NULL, *defaults = sfp__json_get(root, "defaults"),
+                          *preset = sfp__json_get(root, "preset_values");
+    TRY(sfp__json_need(in, root, name, SFP_JSON_OBJECT, &config));
+    if (sfp__json_size(config) > CONFIG_MAX)
         return sfp__json_bad(in, name, "an object with at most 10000 keys");
-    const char *key;
-    json_t *v;
-    json_object_foreach(config, key, v)
-    {
+    for (size_t i = 0; i < sfp__json_size(config); i++) {
+        const char *key = sfp__json_at(config, i)->key;
         TRY(get_option_value(in, config, name, key, sfp__result_config, r));
         TRY(get_option_value(in, defaults, "defaults", key, sfp__result_default, r));
         TRY(get_option_value(in, preset, "preset_values", key, sfp__result_preset, r));
@@ -257,22 +256,23 @@ static sfp_status get_config(const sfp__json_in *in, const json_t *root, const c
 }
 
 /* Reads a matrix (tasks, tasks) of numbers from low to 1. */
-static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, const char *key, int tasks, double low, double *a)
+static sfp_status get_matrix(const sfp__json_in *in, const sfp__json_value *from, const char *key, int tasks, double low,
+                             double *a)
 {
-    json_t *list = NULL;
+    const sfp__json_value *list = NULL;
     size_t n = (size_t)tasks;
     TRY(sfp__json_need_array(in, from, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
-        const json_t *row = json_array_get(list, i);
-        if (!json_is_array(row) || json_array_size(row) != n)
+        const sfp__json_value *row = sfp__json_at(list, i);
+        if (!sfp__json_is(row, SFP_JSON_ARRAY) || sfp__json_size(row) != n)
             return sfp__json_bad(in, key, "a square matrix with one row per task");
         for (size_t j = 0; j < n; j++)
-            TRY(sfp__json_to_real(in, json_array_get(row, j), key, low, 1, &a[i * n + j]));
+            TRY(sfp__json_to_real(in, sfp__json_at(row, j), key, low, 1, &a[i * n + j]));
     }
     return SFP_OK;
 }
 
-static sfp_status get_accuracies(const sfp__json_in *in, const json_t *from, int tasks, double *a)
+static sfp_status get_accuracies(const sfp__json_in *in, const sfp__json_value *from, int tasks, double *a)
 {
     const char *key = "accuracy_matrix";
     size_t n = (size_t)tasks;
@@ -284,7 +284,7 @@ static sfp_status get_accuracies(const sfp__json_in *in, const json_t *from, int
     return SFP_OK;
 }
 
-static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_accuracy(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
     (void)key;
     if (r->tasks_done > r->tasks)
@@ -292,30 +292,30 @@ static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const
     return get_accuracies(in, root, r->tasks, r->accuracy);
 }
 
-static sfp_status get_cosines(const sfp__json_in *in, const json_t *from, const char *key, sfp_result *r)
+static sfp_status get_cosines(const sfp__json_in *in, const sfp__json_value *from, const char *key, sfp_result *r)
 {
     double *a = sfp__result_gradient_cosines(r, cosines_of(key));
     return a ? get_matrix(in, from, key, r->tasks, -1, a) : sfp__fail_nomem(in->err);
 }
 
 /* Checks the list but stores nothing: the values follow from the confusion matrix. */
-static sfp_status get_per_class(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_per_class(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    json_t *list = NULL;
+    const sfp__json_value *list = NULL;
     double ignored;
     TRY(sfp__json_need_array(in, root, key, (size_t)r->classes, (size_t)r->classes, &list));
-    for (size_t i = 0; i < json_array_size(list); i++)
-        TRY(sfp__json_to_real(in, json_array_get(list, i), key, 0, 1, &ignored));
+    for (size_t i = 0; i < sfp__json_size(list); i++)
+        TRY(sfp__json_to_real(in, sfp__json_at(list, i), key, 0, 1, &ignored));
     return SFP_OK;
 }
 
-static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const json_t *v, sfp_result *r)
+static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const sfp__json_value *v, sfp_result *r)
 {
-    json_t *accuracy = NULL;
+    const sfp__json_value *accuracy = NULL;
     uint64_t offered = 0, task = 0;
     double average; /* checked but not stored: it follows from `accuracy` */
     OWNED double *row = NULL;
-    if (!json_is_object(v))
+    if (!sfp__json_is(v, SFP_JSON_OBJECT))
         return sfp__json_bad(in, key, "a list of objects");
     TRY(sfp__json_need_uint(in, v, "offered", &offered));
     TRY(sfp__json_need_uint(in, v, "task", &task));
@@ -327,78 +327,78 @@ static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const 
     TRY(sfp__json_need_real(in, v, "average", 0, 1, &average));
     TRY(sfp__alloc(&row, task + 1, sizeof *row, in->err));
     for (size_t k = 0; k <= task; k++)
-        TRY(sfp__json_to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]));
+        TRY(sfp__json_to_real(in, sfp__json_at(accuracy, k), "accuracy", 0, 1, &row[k]));
     return sfp__result_evaluated(r, offered, (int)task, row, in->err);
 }
 
-static sfp_status get_evaluations(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_evaluations(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    json_t *list = NULL;
+    const sfp__json_value *list = NULL;
     TRY(sfp__json_need_array(in, root, key, 0, SFP_EVALUATIONS_MAX, &list));
-    for (size_t i = 0; i < json_array_size(list); i++)
-        TRY(get_evaluation(in, key, json_array_get(list, i), r));
+    for (size_t i = 0; i < sfp__json_size(list); i++)
+        TRY(get_evaluation(in, key, sfp__json_at(list, i), r));
     return SFP_OK;
 }
 
-static sfp_status get_curve(const sfp__json_in *in, const char *key, const json_t *v, sfp__curve *c)
+static sfp_status get_curve(const sfp__json_in *in, const char *key, const sfp__json_value *v, sfp__curve *c)
 {
-    json_t *x = NULL, *y = NULL;
-    if (!json_is_object(v))
+    const sfp__json_value *x = NULL, *y = NULL;
+    if (!sfp__json_is(v, SFP_JSON_OBJECT))
         return sfp__json_bad(in, key, "an object");
     TRY(sfp__json_need_array(in, v, "x", 0, SFP_CURVE_MAX, &x));
-    TRY(sfp__json_need_array(in, v, "y", json_array_size(x), json_array_size(x), &y));
-    for (size_t i = 0; i < json_array_size(x); i++) {
+    TRY(sfp__json_need_array(in, v, "y", sfp__json_size(x), sfp__json_size(x), &y));
+    for (size_t i = 0; i < sfp__json_size(x); i++) {
         double px, py;
-        TRY(sfp__json_to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px));
+        TRY(sfp__json_to_real(in, sfp__json_at(x, i), "x", -1e300, 1e300, &px));
         if (isnan(px) || (i > 0 && px < c->x[i - 1]))
             return sfp__json_bad(in, key, "a curve: x must not decrease");
-        TRY(sfp__json_to_real(in, json_array_get(y, i), "y", -1e300, 1e300, &py));
+        TRY(sfp__json_to_real(in, sfp__json_at(y, i), "y", -1e300, 1e300, &py));
         TRY(sfp__curve_add(c, px, py, in->err));
     }
     return SFP_OK;
 }
 
-static sfp_status get_curves(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_curves(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    json_t *curves = NULL;
-    TRY(sfp__json_need(in, root, key, JSON_OBJECT, &curves));
+    const sfp__json_value *curves = NULL;
+    TRY(sfp__json_need(in, root, key, SFP_JSON_OBJECT, &curves));
     for (int i = 0; i < SFP_CURVES; i++) {
-        const json_t *v = json_object_get(curves, curve_keys[i]);
+        const sfp__json_value *v = sfp__json_get(curves, curve_keys[i]);
         if (v)
             TRY(get_curve(in, curve_keys[i], v, &r->curve[i]));
     }
     return SFP_OK;
 }
 
-static sfp_status to_cell(const sfp__json_in *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
+static sfp_status to_cell(const sfp__json_in *in, const sfp__json_value *v, const char *key, int64_t limit, uint64_t *out)
 {
-    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
+    if (!sfp__json_is(v, SFP_JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) >= limit)
         return sfp__json_bad(in, key, "a matrix of counts and class numbers in range");
-    *out = (uint64_t)json_integer_value(v);
+    *out = (uint64_t)sfp__json_integer(v);
     return SFP_OK;
 }
 
-static sfp_status get_cells(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_cells(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    json_t *cells = NULL;
+    const sfp__json_value *cells = NULL;
     size_t n = (size_t)r->classes;
     TRY(sfp__json_need_array(in, root, key, 0, n * n, &cells));
-    for (size_t i = 0; i < json_array_size(cells); i++) {
+    for (size_t i = 0; i < sfp__json_size(cells); i++) {
         uint64_t v[3] = {0};
         for (size_t k = 0; k < 3; k++) /* json_array_get returns NULL if its argument is not an array */
-            TRY(to_cell(in, json_array_get(json_array_get(cells, i), k), key, k < 2 ? (json_int_t)n : COUNT_LIMIT, &v[k]));
+            TRY(to_cell(in, sfp__json_at(sfp__json_at(cells, i), k), key, k < 2 ? (int64_t)n : COUNT_LIMIT, &v[k]));
         r->confusion[v[0] * n + v[1]] = v[2];
     }
     return SFP_OK;
 }
 
-static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_confusion(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
-    json_t *list = json_object_get(root, key);
+    const sfp__json_value *list = sfp__json_get(root, key);
     size_t n = (size_t)r->classes;
     if (!r->confusion)
         return SFP_OK;
-    if (!list && json_object_get(root, "confusion_cells"))
+    if (!list && sfp__json_get(root, "confusion_cells"))
         return get_cells(in, root, "confusion_cells", r);
     if (!list) { /* nothing was evaluated */
         sfp__free(r->confusion);
@@ -407,25 +407,25 @@ static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, cons
     }
     TRY(sfp__json_need_array(in, root, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
-        const json_t *row = json_array_get(list, i);
-        if (!json_is_array(row) || json_array_size(row) != n)
+        const sfp__json_value *row = sfp__json_at(list, i);
+        if (!sfp__json_is(row, SFP_JSON_ARRAY) || sfp__json_size(row) != n)
             return sfp__json_bad(in, key, "a square matrix of counts with one row per class");
         for (size_t k = 0; k < n; k++)
-            TRY(to_cell(in, json_array_get(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
+            TRY(to_cell(in, sfp__json_at(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
     }
     return SFP_OK;
 }
 
-static sfp_status get_bins(const sfp__json_in *in, const json_t *from, const char *key, sfp_result *r)
+static sfp_status get_bins(const sfp__json_in *in, const sfp__json_value *from, const char *key, sfp_result *r)
 {
     sfp__reliability *c = &r->calibration.bins;
-    json_t *list = NULL;
+    const sfp__json_value *list = NULL;
     TRY(sfp__json_need_array(in, from, key, SFP_RELIABILITY_BINS, SFP_RELIABILITY_BINS, &list));
     for (size_t b = 0; b < SFP_RELIABILITY_BINS; b++) {
-        const json_t *bin = json_array_get(list, b); /* json_array_get returns NULL if it is not an array */
-        TRY(to_cell(in, json_array_get(bin, 0), key, COUNT_LIMIT, &c->count[b]));
-        TRY(to_cell(in, json_array_get(bin, 1), key, (json_int_t)c->count[b] + 1, &c->correct[b]));
-        TRY(sfp__json_to_real(in, json_array_get(bin, 2), key, 0, (double)c->count[b], &c->confidence[b]));
+        const sfp__json_value *bin = sfp__json_at(list, b); /* json_array_get returns NULL if it is not an array */
+        TRY(to_cell(in, sfp__json_at(bin, 0), key, COUNT_LIMIT, &c->count[b]));
+        TRY(to_cell(in, sfp__json_at(bin, 1), key, (int64_t)c->count[b] + 1, &c->correct[b]));
+        TRY(sfp__json_to_real(in, sfp__json_at(bin, 2), key, 0, (double)c->count[b], &c->confidence[b]));
         if (isnan(c->confidence[b]))
             return sfp__json_bad(in, key, "a number of predictions, of correct ones, and a sum of confidences per bin");
     }
@@ -438,7 +438,7 @@ typedef struct part {
     const char *key;
     void (*put)(sfp__json *j, const sfp_result *r, const char *key);
     /* NULL: the function of another part reads it */
-    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r);
+    sfp_status (*get)(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r);
 } part;
 
 /* The functions of the fields of kind PART. */
@@ -495,19 +495,19 @@ static void put_field(sfp__json *j, const sfp__result_field *f, const sfp_result
     }
 }
 
-static sfp_status get_field(const sfp__json_in *in, const sfp__result_field *f, const json_t *from, sfp_result *r)
+static sfp_status get_field(const sfp__json_in *in, const sfp__result_field *f, const sfp__json_value *from, sfp_result *r)
 {
     void *at = (char *)r + f->offset;
-    const json_t *v;
+    const sfp__json_value *v;
     int64_t n = 0;
     switch (f->kind) {
     case SFP_FIELD_TEXT:
         return sfp__json_need_text(in, from, f->key, at, f->size);
     case SFP_FIELD_FLAG:
-        v = json_object_get(from, f->key);
-        if (!json_is_boolean(v))
+        v = sfp__json_get(from, f->key);
+        if (!sfp__json_is(v, SFP_JSON_TRUE) && !sfp__json_is(v, SFP_JSON_FALSE))
             return sfp__json_bad(in, f->key, "true or false");
-        *(bool *)at = json_is_true(v);
+        *(bool *)at = sfp__json_is(v, SFP_JSON_TRUE);
         return SFP_OK;
     case SFP_FIELD_SEED:
         return get_seed(in, from, f->key, at);
@@ -577,48 +577,47 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     return SFP_OK;
 }
 
-static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_result *r)
+static sfp_status read_result(const sfp__json_in *in, const sfp__json_value *root, sfp_result *r)
 {
-    json_t *tasks = NULL, *classes = NULL;
-    if (!json_is_object(root))
+    const sfp__json_value *tasks = NULL, *classes = NULL;
+    if (!sfp__json_is(root, SFP_JSON_OBJECT))
         return sfp__fail(in->err, SFP_EFORMAT, "%s: not a JSON object", in->label);
     TRY(sfp__json_need_array(in, root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
     TRY(sfp__json_need_array(in, root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
-    TRY(sfp__result_init(r, (int)json_array_size(tasks), (int)json_array_size(classes), in->err));
-    const char *version = json_string_value(json_object_get(root, "version"));
+    TRY(sfp__result_init(r, (int)sfp__json_size(tasks), (int)sfp__json_size(classes), in->err));
+    const char *version = sfp__json_text(sfp__json_get(root, "version"));
     if (version && strlen(version) < sizeof r->version)
         (void)snprintf(r->version, sizeof r->version, "%s", version);
     for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
-        const json_t *from = f->group ? json_object_get(root, f->group) : root;
+        const sfp__json_value *from = f->group ? sfp__json_get(root, f->group) : root;
         bool cells = strcmp(f->key, "confusion") == 0; /* its value may be under another key, confusion_cells */
         if (f->kind == SFP_FIELD_DERIVED)
             continue;
-        if (f->group && from && !json_is_object(from))
+        if (f->group && from && !sfp__json_is(from, SFP_JSON_OBJECT))
             return sfp__json_bad(in, f->group, "an object");
-        if (f->optional && !json_object_get(from, f->key) && !cells)
+        if (f->optional && !sfp__json_get(from, f->key) && !cells)
             continue;
         if (!from)
             return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->group);
         TRY(get_field(in, f, from, r));
     }
-    r->diagnostics.measured = json_object_get(root, "diagnostics") != NULL;
+    r->diagnostics.measured = sfp__json_get(root, "diagnostics") != NULL;
+    return SFP_OK;
+}
+
+sfp_status sfp__result_from(const char *label, const sfp__json_value *root, sfp_result *out, sfp_error *err)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    TRY(read_result(&(sfp__json_in){label, err}, root, &r));
+    *out = TAKE(r);
     return SFP_OK;
 }
 
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err)
 {
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    json_error_t why;
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    TRY(sfp__json_load(label, text, size, JSON_REJECT_DUPLICATES, &root, &why, err));
-    if (!root) {
-        char message[SFP_NAME_MAX];
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not valid JSON: %s", label, why.line,
-                         sfp__printable(why.text, message, sizeof message));
-    }
-    TRY(read_result(&(sfp__json_in){label, err}, root, &r));
-    *out = TAKE(r);
-    return SFP_OK;
+    OWNED sfp__json_value *root = NULL;
+    TRY(sfp__json_parse(label, text, size, &root, err));
+    return sfp__result_from(label, root, out, err);
 }
 
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err)

@@ -81,8 +81,8 @@ typedef struct sfp__arrivals_kind {
     /* Will predictions be written? Those with ids from *from on are written again. */
     bool (*predicts)(const sfp__arrivals *a, uint64_t *from);
     sfp__arrivals_stats (*stats)(const sfp__arrivals *a);
-    json_t *(*json)(const sfp__arrivals *a); /* NULL: no memory */
-    bool (*read)(sfp__arrivals *a, json_t *j, int task);
+    void (*write)(const sfp__arrivals *a, sfp__json *j); /* into the object that is open */
+    bool (*read)(sfp__arrivals *a, const sfp__json_value *j, int task);
     void (*free)(sfp__arrivals *a);
 } sfp__arrivals_kind;
 

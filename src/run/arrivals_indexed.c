@@ -231,21 +231,22 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     return out;
 }
 
-static json_t *json(const sfp__arrivals *base)
+static void write_json(const sfp__arrivals *base, sfp__json *j)
 {
     const indexed *a = (const indexed *)base;
-    return json_pack("{s:o,s:I,s:I}", "clock", sfp__clock_json(&a->clock), "predicted", (json_int_t)a->next, "unread",
-                     (json_int_t)a->unread);
+    sfp__clock_write(&a->clock, j);
+    sfp__json_int(j, "predicted", a->next);
+    sfp__json_uint(j, "unread", a->unread);
 }
 
-static bool read_json(sfp__arrivals *base, json_t *j, int task)
+static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
 {
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
     int64_t unread;
     a->clock.batches = p->batches.count; /* as in start */
     if (!sfp__json_whole(j, "predicted", 0, p->unlabelled.count, &a->next) ||
-        !sfp__json_whole(j, "unread", 0, a->next, &unread) || !sfp__clock_read(&a->clock, json_object_get(j, "clock")) ||
+        !sfp__json_whole(j, "unread", 0, a->next, &unread) || !sfp__clock_read(&a->clock, sfp__json_get(j, "clock")) ||
         (a->clock.delivered_count && p->batches.task[a->clock.delivered[0]] < task))
         return false;
     a->unread = (uint64_t)unread;
@@ -260,7 +261,7 @@ sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrival
                                             .commit = commit,
                                             .predicts = predicts,
                                             .stats = stats,
-                                            .json = json,
+                                            .write = write_json,
                                             .read = read_json,
                                             .free = free_indexed};
     indexed *a = NULL;

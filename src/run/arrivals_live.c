@@ -592,21 +592,20 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     return out;
 }
 
-static json_t *json(const sfp__arrivals *base)
+static void write_json(const sfp__arrivals *base, sfp__json *j)
 {
     const live *a = (const live *)base;
-    return json_pack("{s:I,s:o}", "generation", (json_int_t)base->generation, "lag", sfp__lag_json(&a->lag));
+    sfp__json_int(j, "generation", base->generation);
+    sfp__lag_write(&a->lag, j);
 }
 
-static bool read_json(sfp__arrivals *base, json_t *j, int task)
+static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
 {
     (void)task;
     live *a = (live *)base;
-    json_int_t generation = 0;
-    if (json_unpack(j, "{s:I}", "generation", &generation) != 0 || generation < 0)
+    if (!sfp__json_whole(j, "generation", 0, INT64_MAX, &base->generation))
         return false;
-    base->generation = generation;
-    return sfp__lag_read(&a->lag, json_object_get(j, "lag"));
+    return sfp__lag_read(&a->lag, sfp__json_get(j, "lag"));
 }
 
 static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
@@ -630,7 +629,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
                                             .has_work = has_work,
                                             .predicts = predicts,
                                             .stats = stats,
-                                            .json = json,
+                                            .write = write_json,
                                             .read = read_json,
                                             .free = free_live};
     live *a = NULL;

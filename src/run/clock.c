@@ -202,78 +202,82 @@ int64_t sfp__clock_first(const sfp__clock *c)
 
 /* ---------------------------------------------------------------- checkpoints */
 
-bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
+void sfp__lag_write(const sfp__lag *l, sfp__json *j)
 {
-    json_t *v = json_object_get(root, key);
-    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return false;
-    *out = json_integer_value(v);
-    return true;
+    sfp__json_object(j, "lag");
+    sfp__json_exact(j, "sum", l->sum);
+    sfp__json_exact(j, "max", l->max);
+    sfp__json_exact(j, "last", l->last);
+    sfp__json_uint(j, "served", l->served);
+    sfp__json_end(j);
 }
 
-json_t *sfp__lag_json(const sfp__lag *l)
-{
-    return json_pack("{s:f,s:f,s:f,s:I}", "sum", l->sum, "max", l->max, "last", l->last, "served", (json_int_t)l->served);
-}
-
-bool sfp__lag_read(sfp__lag *l, json_t *j)
+bool sfp__lag_read(sfp__lag *l, const sfp__json_value *j)
 {
     int64_t served;
     sfp__lag now = {0};
-    if (!sfp__json_whole(j, "served", 0, INT64_MAX, &served) ||
-        json_unpack(j, "{s:F,s:F,s:F}", "sum", &now.sum, "max", &now.max, "last", &now.last) != 0)
+    if (!sfp__json_whole(j, "served", 0, INT64_MAX, &served) || !sfp__json_real_at(j, "sum", &now.sum) ||
+        !sfp__json_real_at(j, "max", &now.max) || !sfp__json_real_at(j, "last", &now.last))
         return false;
     now.served = (uint64_t)served;
     *l = now;
     return true;
 }
 
-json_t *sfp__clock_json(const sfp__clock *c)
+void sfp__clock_write(const sfp__clock *c, sfp__json *j)
 {
-    json_t *queue = json_array(), *delivered = json_array();
-    for (int i = 0; i < c->waiting; i++)
-        (void)json_array_append_new(queue, json_pack("[I,f]", (json_int_t)c->queue[i].batch, c->queue[i].arrived_at));
-    for (int i = 0; i < c->delivered_count; i++)
-        (void)json_array_append_new(delivered, json_integer(c->delivered[i]));
-    if ((int)json_array_size(queue) != c->waiting || (int)json_array_size(delivered) != c->delivered_count) {
-        json_decref(queue); /* an incomplete list would lose a batch */
-        json_decref(delivered);
-        return NULL;
+    sfp__json_object(j, "clock");
+    sfp__json_exact(j, "now", c->now);
+    sfp__json_exact(j, "blocked", c->blocked);
+    sfp__json_bool(j, "held", c->held);
+    sfp__json_int(j, "next", c->next);
+    sfp__json_array(j, "queue");
+    for (int i = 0; i < c->waiting; i++) {
+        sfp__json_array(j, NULL);
+        sfp__json_int(j, NULL, c->queue[i].batch);
+        sfp__json_exact(j, NULL, c->queue[i].arrived_at);
+        sfp__json_end(j);
     }
-    return json_pack("{s:f,s:f,s:b,s:I,s:o,s:o,s:f,s:o}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
-                     (json_int_t)c->next, "queue", queue, "taken", delivered, "spent", c->spent, "lag", sfp__lag_json(&c->lag));
+    sfp__json_end(j);
+    sfp__json_array(j, "taken");
+    for (int i = 0; i < c->delivered_count; i++)
+        sfp__json_int(j, NULL, c->delivered[i]);
+    sfp__json_end(j);
+    sfp__json_exact(j, "spent", c->spent);
+    sfp__lag_write(&c->lag, j);
+    sfp__json_end(j);
 }
 
-bool sfp__clock_read(sfp__clock *c, json_t *j)
+bool sfp__clock_read(sfp__clock *c, const sfp__json_value *j)
 {
     int64_t next;
-    int held;
     double now, blocked, spent;
-    json_t *queue, *delivered;
-    if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, json_object_get(j, "lag")) ||
-        json_unpack(j, "{s:F,s:F,s:b,s:o,s:o,s:F}", "now", &now, "blocked", &blocked, "held", &held, "queue", &queue, "taken",
-                    &delivered, "spent", &spent) != 0 ||
-        !json_is_array(queue) || !json_is_array(delivered) || json_array_size(queue) > (size_t)c->capacity ||
-        json_array_size(delivered) > (size_t)c->capacity || !(spent >= 0))
+    const sfp__json_value *queue = sfp__json_get(j, "queue"), *delivered = sfp__json_get(j, "taken");
+    if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, sfp__json_get(j, "lag")) ||
+        !sfp__json_real_at(j, "now", &now) || !sfp__json_real_at(j, "blocked", &blocked) ||
+        !sfp__json_real_at(j, "spent", &spent) || !sfp__json_is(queue, SFP_JSON_ARRAY) ||
+        !sfp__json_is(delivered, SFP_JSON_ARRAY) || sfp__json_size(queue) > (size_t)c->capacity ||
+        sfp__json_size(delivered) > (size_t)c->capacity || !(spent >= 0))
         return false;
-    for (size_t i = 0; i < json_array_size(queue); i++) {
-        json_int_t batch;
-        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].arrived_at) != 0 || batch < 0 || batch >= next)
+    for (size_t i = 0; i < sfp__json_size(queue); i++) {
+        const sfp__json_value *entry = sfp__json_at(queue, i), *batch = sfp__json_at(entry, 0), *at = sfp__json_at(entry, 1);
+        if (!sfp__json_is(batch, SFP_JSON_INTEGER) || batch->integer < 0 || batch->integer >= next || !sfp__json_is_number(at))
             return false;
-        c->queue[i].batch = batch;
+        c->queue[i].batch = batch->integer;
+        c->queue[i].arrived_at = sfp__json_number(at);
     }
-    for (size_t i = 0; i < json_array_size(delivered); i++) {
-        c->delivered[i] = json_integer_value(json_array_get(delivered, i));
+    for (size_t i = 0; i < sfp__json_size(delivered); i++) {
+        c->delivered[i] = sfp__json_integer(sfp__json_at(delivered, i));
         if (c->delivered[i] < 0 || c->delivered[i] >= next || (i > 0 && c->delivered[i] <= c->delivered[i - 1]))
             return false;
     }
-    c->waiting = (int)json_array_size(queue);
-    c->delivered_count = (int)json_array_size(delivered);
+    c->waiting = (int)sfp__json_size(queue);
+    c->delivered_count = (int)sfp__json_size(delivered);
     c->next = next;
     c->now = now;
     c->blocked = blocked;
     c->spent = spent;
-    c->held = held != 0;
+    c->held = sfp__json_is(sfp__json_get(j, "held"), SFP_JSON_TRUE);
     c->began = sfp__monotonic_seconds() - c->now;
     return true;
 }

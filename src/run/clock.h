@@ -15,8 +15,9 @@
 #define SFP_RUN_CLOCK_H
 
 #include "base/error.h"
+#include "io/json_read.h"
+#include "io/json_write.h"
 
-#include <jansson.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,8 +49,9 @@ typedef struct sfp__lag {
 
 void sfp__lag_add(sfp__lag *l, double seconds); /* one batch */
 void sfp__lag_join(sfp__lag *l, const sfp__lag *more);
-json_t *sfp__lag_json(const sfp__lag *l);
-bool sfp__lag_read(sfp__lag *l, json_t *j);
+/* Writes the member "lag". */
+void sfp__lag_write(const sfp__lag *l, sfp__json *j);
+bool sfp__lag_read(sfp__lag *l, const sfp__json_value *j);
 
 typedef struct sfp__clock_options {
     sfp__clock_kind kind; /* not DEFAULT */
@@ -96,10 +98,7 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds);
 int64_t sfp__clock_first(const sfp__clock *c);
 
 /* Writes the clock for a checkpoint and reads it again; false: it does not fit this stream. */
-json_t *sfp__clock_json(const sfp__clock *c);
-bool sfp__clock_read(sfp__clock *c, json_t *j);
-
-/* Reads an integer member of an object; false: it is missing or out of range. */
-bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
+void sfp__clock_write(const sfp__clock *c, sfp__json *j);
+bool sfp__clock_read(sfp__clock *c, const sfp__json_value *j);
 
 #endif

@@ -70,15 +70,14 @@ sfp_status sfp__run_remove_files(const char *out, unsigned kinds, const char *ke
     return sfp__directory_remove_files(out, count, names, 1, &kept, err);
 }
 
-/* Reads the position of the last intact checkpoint (json_decref), its path and its method; NULL: there is none. Fails if the machine
+/* Reads the position of the last intact checkpoint (sfp__free), its path and its method; NULL: there is none. Fails if the machine
  * prevents this: a run must not seem to be finished because its checkpoint could not be read. */
-static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP_NAME_MAX], json_t **root,
+static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP_NAME_MAX], sfp__json_value **root,
                                   sfp_error *err)
 {
     sfp_status failed = SFP_OK;
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         OWNED char *position = NULL;
-        json_error_t unused;
         sfp_error why;
         TRY(sfp__plan_path(p, checkpoints[i], path, PATH_MAX, err));
         sfp_status status = sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, &why);
@@ -86,10 +85,7 @@ static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
             failed = sfp__fail(err, status, "%s", why.message);
         if (status)
             continue;
-        TRY(sfp__json_load(path, position, strlen(position), JSON_REJECT_DUPLICATES, root, &unused, err));
-        if (!*root) /* sfp__files_resume reports it */
-            *root = json_object();
-        return sfp__check_memory(*root, err);
+        return sfp__json_parse(path, position, strlen(position), root, err);
     }
     return failed;
 }
@@ -204,11 +200,11 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     if (p->opt->resume || !found)
         return SFP_OK;
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     TRY(peek_checkpoint(p, path, method, &root, err));
     TRY(has_finished_result(p, &result, err));
-    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !result;
-    bool live = json_object_get(root, "live") != NULL;
+    bool unfinished = root ? !sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE) : !result;
+    bool live = sfp__json_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s; use --resume to continue it, or choose another --out",
                          p->opt->out, unfinished ? "an unfinished run" : "the run of a live stream");
@@ -257,12 +253,12 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
 
 /* -------------------------------------------------------------------- resume */
 
-static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp_error *err)
+static sfp_status check_images(sfp__plan *p, const char *path, const sfp__json_value *root, sfp_error *err)
 {
-    const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
+    const sfp__json_value *then = sfp__json_get(root, "pictures"), *test = sfp__json_get(root, "test_pictures");
     TRY(sfp__plan_digest_sources(p, err));
-    bool same = p->live || json_integer_value(then) == (json_int_t)(p->source_digest >> 1);
-    bool same_test = p->live || !test || json_integer_value(test) == (json_int_t)(p->test_digest >> 1);
+    bool same = p->live || sfp__json_integer(then) == (int64_t)(p->source_digest >> 1);
+    bool same_test = p->live || !test || sfp__json_integer(test) == (int64_t)(p->test_digest >> 1);
     if (same && same_test)
         return SFP_OK;
     return sfp__fail(err, SFP_EINVAL,
@@ -270,11 +266,11 @@ static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp
                      same ? "the test set" : p->data);
 }
 
-static sfp_status parse_result(const char *path, json_t *root, sfp_result *out, sfp_error *err)
+static sfp_status parse_result(const char *path, const sfp__json_value *root, sfp_result *out, sfp_error *err)
 {
-    const char *text = json_string_value(json_object_get(root, "result"));
-    return text ? sfp__result_parse(path, text, strlen(text), out, err)
-                : sfp__fail(err, SFP_EFORMAT, "%s: the checkpoint has no result", path);
+    const sfp__json_value *result = sfp__json_get(root, "result");
+    return result ? sfp__result_from(path, result, out, err)
+                  : sfp__fail(err, SFP_EFORMAT, "%s: the checkpoint has no result", path);
 }
 
 static sfp_status check_result(const sfp__run *run, const char *path, const sfp_result *then, sfp_error *err)
@@ -286,7 +282,7 @@ static sfp_status check_result(const sfp__run *run, const char *path, const sfp_
     return run->plan.live ? SFP_OK : sfp__classes_check_result(&run->classes, path, then, err);
 }
 
-static sfp_status restore_result(sfp__run *run, const char *path, json_t *root, sfp_error *err)
+static sfp_status restore_result(sfp__run *run, const char *path, const sfp__json_value *root, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp__journal *j = &run->journal;
@@ -303,7 +299,7 @@ static sfp_status restore_result(sfp__run *run, const char *path, json_t *root, 
 }
 
 /* Compares the settings in the result of a position with those of this run. restore_result reports one that cannot be read. */
-static sfp_status check_config(const sfp__plan *p, const char *path, json_t *root, sfp_error *err)
+static sfp_status check_config(const sfp__plan *p, const char *path, const sfp__json_value *root, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp_error unused;
@@ -333,7 +329,7 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
     const char *now = p->opt->method ? p->opt->method : "";
     if (!p->opt->out)
         return SFP_OK;
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     bool found;
     TRY(peek_checkpoint(p, path, method, &root, err));
     TRY(has_checkpoint(p, &found, err));
@@ -358,7 +354,7 @@ static sfp_status restore_finished(sfp__run *run, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status restore_position(sfp__run *run, const char *path, json_t *root, sfp_error *err)
+static sfp_status restore_position(sfp__run *run, const char *path, const sfp__json_value *root, sfp_error *err)
 {
     if (!sfp__position_read(run, root))
         return sfp__fail(err, SFP_EFORMAT,
@@ -392,11 +388,10 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
         return SFP_OK;
     }
     TRY(status);
-    json_error_t unused;
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    TRY(sfp__json_load(path, text, strlen(text), JSON_REJECT_DUPLICATES, &root, &unused, err));
+    OWNED sfp__json_value *root = NULL;
+    TRY(sfp__json_parse(path, text, strlen(text), &root, err));
     TRY(restore_position(run, path, root, err));
-    *finished = json_is_true(json_object_get(root, "finished"));
+    *finished = sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE);
     run->resumed = true;
     if (*finished && !p->live)
         return SFP_OK;

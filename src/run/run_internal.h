@@ -19,7 +19,6 @@
 #include "run/run.h"
 #include "stream/source_internal.h"
 
-#include <jansson.h>
 #include <limits.h>
 
 enum {
@@ -248,7 +247,7 @@ sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error 
 
 sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err); /* free *out with free(): jansson allocates it */
 /* Restores everything but the result; false: the position does not fit this stream. */
-bool sfp__position_read(sfp__run *run, json_t *root);
+bool sfp__position_read(sfp__run *run, const sfp__json_value *root);
 
 /* ------------------------------------------------------------- run_directory.c */
 

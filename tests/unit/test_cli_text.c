@@ -1,11 +1,13 @@
 /* Texts that commands read and write: JSON, lists of files, class names. */
 #include "cli/filelist.h"
-#include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/lines.h"
 
 #include "temp_directory.h"
 #include "test.h"
+#include <jansson.h>
+
+DEFINE_OWNED_PTR(json_t, json_decref)
 
 AROUND_ALL(make_directory, remove_directory)
 

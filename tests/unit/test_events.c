@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+DEFINE_OWNED_PTR(json_t, json_decref)
+
 static const char *name(int i)
 {
     return in_directory(i ? kept_print("events.jsonl.%d", i) : "events.jsonl");

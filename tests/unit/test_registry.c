@@ -58,7 +58,7 @@ typedef struct rows {
 static sfp_status gather(void *ctx, const char *run, sfp_error *why)
 {
     rows *r = ctx;
-    OWNED_PTR(json_decref) json_t *root = NULL;
+    OWNED sfp__json_value *root = NULL;
     assert_true(r->count < 100);
     run_row *row = &r->row[r->count++];
     TRY(sfp__json_parse("run", run, strlen(run), &root, why));
@@ -71,9 +71,9 @@ static sfp_status gather(void *ctx, const char *run, sfp_error *why)
     TRY(sfp__json_need_uint(&in, root, "seed", &row->seed));
     TRY(sfp__json_need_real(&in, root, "average_accuracy", 0, 1, &row->average_accuracy));
     TRY(sfp__json_need_real(&in, root, "seconds", 0, 1e9, &row->seconds));
-    row->finished = json_is_true(json_object_get(root, "finished"));
-    row->running = json_is_true(json_object_get(root, "running"));
-    row->gone = json_is_true(json_object_get(root, "gone"));
+    row->finished = sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE);
+    row->running = sfp__json_is(sfp__json_get(root, "running"), SFP_JSON_TRUE);
+    row->gone = sfp__json_is(sfp__json_get(root, "gone"), SFP_JSON_TRUE);
     return SFP_OK;
 }
 
@@ -110,7 +110,8 @@ TEST(runs_are_listed_newest_first)
     const run_row *row = &all.row[0];
     assert_string_equal(row->method, "random+er");
     assert_string_equal(row->data, "synthetic:1000");
-    assert_true(row->seed == 7 && row->finished && fabs(row->average_accuracy - result.average_accuracy) < 1e-14 && row->seconds == 8);
+    assert_true(row->seed == 7 && row->finished && fabs(row->average_accuracy - result.average_accuracy) < 1e-14 &&
+                row->seconds == 8);
 }
 
 TEST(a_run_with_the_same_start_is_replaced)

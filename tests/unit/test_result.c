@@ -199,10 +199,10 @@ static void check_refused(const char *good, const char *from, const char *to, co
 TEST(hostile_files_are_refused_with_a_reason)
 {
     static const char *const cases[][3] = {
-        {"{", "[{", "not valid JSON"},
+        {"{", "[{", "line 1, column"},
         {"\"seed\":7", "\"seed\":-7", "'seed' is not 0 or more"},
         {"\"seed\":7", "\"seed\":\"99999999999999999999\"", "'seed' is not a whole number"},
-        {"\"seed\":7", "\"seed\":7,\"seed\":8", "not valid JSON"},
+        {"\"seed\":7", "\"seed\":7,\"seed\":8", "duplicate key 'seed'"},
         {"\"started\":\"2025", "\"started\":\"2025 and so on and on and on and on and on\",\"x\":\"", "'started' has"},
         {"\"finished\":true", "\"finished\":1", "'finished'"},
         {"\"calibration\":{\"error\":", "\"calibration\":{\"error\":2,\"x\":", "'error'"},

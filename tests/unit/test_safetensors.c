@@ -99,7 +99,7 @@ TEST(deep_nesting_is_refused)
     memcpy(json, "{\"a\":", 5);
     memset(json + 5, '[', depth);
     json[depth + 5] = '\0';
-    check_refused(json, 0, SFP_EFORMAT, "depth");
+    check_refused(json, 0, SFP_EFORMAT, "deep");
 }
 
 TEST(wrong_header_lengths_are_refused)

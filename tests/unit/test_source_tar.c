@@ -488,7 +488,7 @@ TEST(a_stream_skips_a_bad_sample_and_continues)
     (void)check_skipped(s, "a", SFP_EFORMAT, "stdin: a.jpg: image is empty");
     check_next(s, "-", "b");
     assert_false(s->live->lost);
-    (void)check_skipped(s, "c", SFP_EFORMAT, "stdin: c.json: line 1: ");
+    (void)check_skipped(s, "c", SFP_EFORMAT, "stdin: c.json: label: line 1, ");
     (void)check_skipped(s, "d", SFP_EFORMAT, "stdin: d.jpg: label 'nobody' is not in ");
     (void)check_skipped(s, "e", SFP_EFORMAT, "stdin: e.jpg: image is empty");
     check_next(s, "y", "f");

@@ -131,24 +131,24 @@ typedef struct totals {
     int known, unknown, guess; /* runs that would be executed; a guess is known, too */
 } totals;
 
-static void print_cell(json_t *cell, totals *t)
+static void print_cell(const sfp__json_value *cell, totals *t)
 {
-    const char *experiment, *row, *column, *state;
-    int repetition;
-    if (json_unpack(cell, "{s:s,s:s,s:s,s:s,s:i}", "experiment", &experiment, "row", &row, "column", &column, "state", &state,
-                    "repetition", &repetition) != 0)
+    const char *experiment = sfp__json_text(sfp__json_get(cell, "experiment")), *row = sfp__json_text(sfp__json_get(cell, "row"));
+    const char *column = sfp__json_text(sfp__json_get(cell, "column")), *state = sfp__json_text(sfp__json_get(cell, "state"));
+    int repetition = (int)sfp__json_integer(sfp__json_get(cell, "repetition"));
+    if (!experiment || !row || !column || !state)
         return;
-    const json_t *estimate = json_object_get(cell, "estimate");
-    bool done = strcmp(state, "done") == 0, omitted = strcmp(state, "omitted") == 0, known = json_is_number(estimate);
-    bool guess = known && json_is_true(json_object_get(cell, "guessed"));
+    const sfp__json_value *estimate = sfp__json_get(cell, "estimate");
+    bool done = strcmp(state, "done") == 0, omitted = strcmp(state, "omitted") == 0, known = sfp__json_is_number(estimate);
+    bool guess = known && sfp__json_is(sfp__json_get(cell, "guessed"), SFP_JSON_TRUE);
     char time[32] = "unknown";
     if (known)
-        (void)snprintf(time, sizeof time, "%.1f s", json_number_value(estimate));
+        (void)snprintf(time, sizeof time, "%.1f s", sfp__json_number(estimate));
     (void)printf("%-11s  %-24s  %-14s  repetition %2d  %10s%s%s\n", experiment, row, column, repetition, done ? "finished" : time,
                  guess && !done ? "  guess" : "", omitted ? "  omitted" : "");
     if (done || omitted)
         return;
-    t->seconds += known ? json_number_value(estimate) : 0;
+    t->seconds += known ? sfp__json_number(estimate) : 0;
     t->known += known;
     t->unknown += !known;
     t->guess += guess;
@@ -157,12 +157,12 @@ static void print_cell(json_t *cell, totals *t)
 /* A dry run: one line per run, then the sum. The JSON was made by the library. */
 static sfp_status print_list(const char *json, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    json_t *cell;
+    OWNED sfp__json_value *root = NULL;
     totals t = {0};
-    size_t i;
     TRY(sfp__json_parse("list of runs", json, strlen(json), &root, err));
-    json_array_foreach(json_object_get(root, "cells"), i, cell) print_cell(cell, &t);
+    const sfp__json_value *cells = sfp__json_get(root, "cells");
+    for (size_t i = 0; i < sfp__json_size(cells); i++)
+        print_cell(sfp__json_at(cells, i), &t);
     if (t.known || !t.unknown)
         (void)printf("about %.0f minute%s\n", ceil(t.seconds / 60), t.seconds > 60 ? "s" : "");
     if (t.guess)

@@ -45,49 +45,50 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static const char *text_of(const json_t *run, const char *key)
+static const char *text_of(const sfp__json_value *run, const char *key)
 {
-    const char *text = json_string_value(json_object_get(run, key));
+    const char *text = sfp__json_text(sfp__json_get(run, key));
     return text ? text : "";
 }
 
-static void put_number(const json_t *run, const char *key, int width, int decimals)
+static void put_number(const sfp__json_value *run, const char *key, int width, int decimals)
 {
-    const json_t *x = json_object_get(run, key);
-    put_real(json_is_number(x) ? json_number_value(x) : NAN, width, decimals);
+    const sfp__json_value *x = sfp__json_get(run, key);
+    put_real(sfp__json_is_number(x) ? sfp__json_number(x) : NAN, width, decimals);
 }
 
 static sfp_status list_row(void *ctx, const char *text, sfp_error *err)
 {
     int *count = ctx;
-    OWNED_PTR(json_decref) json_t *run = NULL;
+    OWNED sfp__json_value *run = NULL;
     TRY(sfp__json_parse("registry", text, strlen(text), &run, err));
-    const json_t *seed = json_object_get(run, "seed");
+    const sfp__json_value *seed = sfp__json_get(run, "seed");
     if ((*count)++ == 0)
         (void)printf("%5s  %-20s  %-24s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
-    (void)printf("%5" PRId64 "  ", (int64_t)json_integer_value(json_object_get(run, "id")));
+    (void)printf("%5" PRId64 "  ", (int64_t)sfp__json_integer(sfp__json_get(run, "id")));
     sfp__put_text(stdout, text_of(run, "started"), 20);
     (void)printf("  ");
     sfp__put_cell(stdout, text_of(run, "method"), 24);
     (void)printf("  ");
     sfp__put_cell(stdout, text_of(run, "data"), 28);
-    if (json_is_string(seed)) /* above 2^63 */
-        (void)printf("  %6s", json_string_value(seed));
+    if (sfp__json_is(seed, SFP_JSON_STRING)) /* above 2^63 */
+        (void)printf("  %6s", sfp__json_text(seed));
     else
-        (void)printf("  %6" PRId64, (int64_t)json_integer_value(seed));
+        (void)printf("  %6" PRId64, (int64_t)sfp__json_integer(seed));
     put_number(run, "average_accuracy", 8, 4);
     put_number(run, "forgetting", 8, 4);
     put_number(run, "samples_per_second", 9, 1);
     put_number(run, "seconds", 8, 1);
     (void)printf("  ");
     sfp__put_text(stdout, text_of(run, "dir"), 0);
-    bool running = json_is_true(json_object_get(run, "running")), finished = json_is_true(json_object_get(run, "finished"));
+    bool running = sfp__json_is(sfp__json_get(run, "running"), SFP_JSON_TRUE),
+         finished = sfp__json_is(sfp__json_get(run, "finished"), SFP_JSON_TRUE);
     (void)printf("%s%s\n",
                  running    ? " (running)"
                  : finished ? ""
                             : " (not finished)",
-                 json_is_true(json_object_get(run, "gone")) ? " (gone)" : "");
+                 sfp__json_is(sfp__json_get(run, "gone"), SFP_JSON_TRUE) ? " (gone)" : "");
     return SFP_OK;
 }
 

@@ -29,13 +29,14 @@ typedef struct reader {
 
 /* ------------------------------------------------------------------- reading */
 
-static const char *type_name(const json_t *v)
+static const char *type_name(const sfp__json_value *v)
 {
     static const char *const names[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
-        [JSON_REAL] = "a real",      [JSON_TRUE] = "true",      [JSON_FALSE] = "false",     [JSON_NULL] = "null",
+        [SFP_JSON_OBJECT] = "an object",   [SFP_JSON_ARRAY] = "an array", [SFP_JSON_STRING] = "a string",
+        [SFP_JSON_INTEGER] = "an integer", [SFP_JSON_REAL] = "a real",    [SFP_JSON_TRUE] = "true",
+        [SFP_JSON_FALSE] = "false",        [SFP_JSON_NULL] = "null",
     };
-    return v ? names[json_typeof(v)] : "missing";
+    return v ? names[v->type] : "missing";
 }
 
 /* Fails with a message about one tensor: "FILE: tensor 'NAME' " and the rest. */
@@ -43,10 +44,10 @@ static const char *type_name(const json_t *v)
     sfp__fail(r->err, status, "%s: tensor '%s' " fmt, r->f->path, \
               sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
 
-static sfp_status parse_dtype(const reader *r, const json_t *info, sfp__tensor *t)
+static sfp_status parse_dtype(const reader *r, const sfp__json_value *info, sfp__tensor *t)
 {
-    const json_t *v = json_object_get(info, "dtype");
-    const char *text = json_string_value(v);
+    const sfp__json_value *v = sfp__json_get(info, "dtype");
+    const char *text = sfp__json_text(v);
     if (!text)
         return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_name(v));
     for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
@@ -60,19 +61,19 @@ static sfp_status parse_dtype(const reader *r, const json_t *info, sfp__tensor *
                        sfp__printable(text, shown, sizeof shown));
 }
 
-static sfp_status parse_shape(const reader *r, const json_t *info, sfp__tensor *t)
+static sfp_status parse_shape(const reader *r, const sfp__json_value *info, sfp__tensor *t)
 {
-    const json_t *shape = json_object_get(info, "shape");
-    if (!json_is_array(shape))
+    const sfp__json_value *shape = sfp__json_get(info, "shape");
+    if (!sfp__json_is(shape, SFP_JSON_ARRAY))
         return FAIL_TENSOR(SFP_EFORMAT, "has a shape that is %s, expected an array", type_name(shape));
-    size_t n = json_array_size(shape);
+    size_t n = sfp__json_size(shape);
     if (n > SFP_MAX_DIMS)
         return FAIL_TENSOR(SFP_ELIMIT, "has %zu dimensions, expected at most %d", n, SFP_MAX_DIMS);
     for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(shape, i);
-        if (!json_is_integer(v))
+        const sfp__json_value *v = sfp__json_at(shape, i);
+        if (!sfp__json_is(v, SFP_JSON_INTEGER))
             return FAIL_TENSOR(SFP_EFORMAT, "has %s as dimension %zu, expected an integer", type_name(v), i);
-        t->shape[i] = json_integer_value(v);
+        t->shape[i] = sfp__json_integer(v);
         if (t->shape[i] < 0)
             return FAIL_TENSOR(SFP_EFORMAT, "has %lld as dimension %zu, expected 0 or more", (long long)t->shape[i], i);
     }
@@ -84,14 +85,14 @@ static sfp_status parse_shape(const reader *r, const json_t *info, sfp__tensor *
     return SFP_OK;
 }
 
-static sfp_status parse_offsets(const reader *r, const json_t *info, sfp__tensor *t)
+static sfp_status parse_offsets(const reader *r, const sfp__json_value *info, sfp__tensor *t)
 {
-    const json_t *pair = json_object_get(info, "data_offsets");
-    const json_t *first = json_array_get(pair, 0), *last = json_array_get(pair, 1);
-    if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(last))
+    const sfp__json_value *pair = sfp__json_get(info, "data_offsets");
+    const sfp__json_value *first = sfp__json_at(pair, 0), *last = sfp__json_at(pair, 1);
+    if (sfp__json_size(pair) != 2 || !sfp__json_is(first, SFP_JSON_INTEGER) || !sfp__json_is(last, SFP_JSON_INTEGER))
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets that are %s, expected two integers",
-                           json_is_array(pair) ? "something else" : type_name(pair));
-    long long begin = json_integer_value(first), end = json_integer_value(last);
+                           sfp__json_is(pair, SFP_JSON_ARRAY) ? "something else" : type_name(pair));
+    long long begin = sfp__json_integer(first), end = sfp__json_integer(last);
     if (begin < 0 || end < begin)
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected 0 <= begin <= end", begin, end);
     if ((unsigned long long)end > r->size)
@@ -105,32 +106,30 @@ static sfp_status parse_offsets(const reader *r, const json_t *info, sfp__tensor
     return SFP_OK;
 }
 
-static sfp_status parse_tensor(const reader *r, const char *name, const json_t *info, sfp__tensor *t)
+static sfp_status parse_tensor(const reader *r, const char *name, const sfp__json_value *info, sfp__tensor *t)
 {
     *t = (sfp__tensor){.name = name};
-    if (!json_is_object(info))
+    if (!sfp__json_is(info, SFP_JSON_OBJECT))
         return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_name(info));
     TRY(parse_dtype(r, info, t));
     TRY(parse_shape(r, info, t));
     return parse_offsets(r, info, t);
 }
 
-static sfp_status parse_meta(const reader *r, json_t *meta)
+static sfp_status parse_meta(const reader *r, const sfp__json_value *meta)
 {
-    if (!json_is_object(meta))
+    if (!sfp__json_is(meta, SFP_JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ is %s, expected an object of strings", r->f->path,
                          type_name(meta));
-    const char *key;
-    json_t *value;
-    TRY(sfp__alloc(&r->f->meta, json_object_size(meta), sizeof *r->f->meta, r->err));
-    json_object_foreach(meta, key, value)
-    {
-        if (!json_is_string(value)) {
+    TRY(sfp__alloc(&r->f->meta, sfp__json_size(meta), sizeof *r->f->meta, r->err));
+    for (size_t i = 0; i < sfp__json_size(meta); i++) {
+        const sfp__json_value *value = sfp__json_at(meta, i);
+        if (!sfp__json_is(value, SFP_JSON_STRING)) {
             char shown[SFP_NAME_MAX];
             return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ '%s' is %s, expected a string", r->f->path,
-                             sfp__printable(key, shown, sizeof shown), type_name(value));
+                             sfp__printable(value->key, shown, sizeof shown), type_name(value));
         }
-        r->f->meta[r->f->meta_count++] = (sfp__meta){key, json_string_value(value)};
+        r->f->meta[r->f->meta_count++] = (sfp__meta){value->key, value->text};
     }
     return SFP_OK;
 }
@@ -173,15 +172,13 @@ static sfp_status check_cover(const reader *r)
 static sfp_status parse_entries(const reader *r)
 {
     sfp__tensor_file *f = r->f;
-    const char *key;
-    json_t *value;
-    TRY(sfp__alloc(&f->tensors, json_object_size(f->header), sizeof *f->tensors, r->err));
-    json_object_foreach(f->header, key, value)
-    {
-        if (strcmp(key, "__metadata__") == 0)
+    TRY(sfp__alloc(&f->tensors, sfp__json_size(f->header), sizeof *f->tensors, r->err));
+    for (size_t i = 0; i < sfp__json_size(f->header); i++) {
+        const sfp__json_value *value = sfp__json_at(f->header, i);
+        if (strcmp(value->key, "__metadata__") == 0)
             TRY(parse_meta(r, value));
         else
-            TRY(parse_tensor(r, key, value, &f->tensors[f->count++]));
+            TRY(parse_tensor(r, value->key, value, &f->tensors[f->count++]));
     }
     if (f->count > 0)
         qsort(f->tensors, f->count, sizeof *f->tensors, compare_offset);
@@ -241,13 +238,9 @@ static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, 
     if (length == 0 || text[0] != '{')
         return sfp__fail(err, SFP_EFORMAT, "%s: the header does not begin with '{' (not a safetensors file?)", f->path);
 
-    json_error_t where;
-    TRY(sfp__json_load(f->path, text, (size_t)length, JSON_REJECT_DUPLICATES, &f->header, &where, err));
-    if (!f->header) {
-        char shown[SFP_NAME_MAX];
-        return sfp__fail(err, SFP_EFORMAT, "%s: header, byte %d: %s", f->path, where.position,
-                         sfp__printable(where.text, shown, sizeof shown));
-    }
+    OWNED char *label = NULL;
+    TRY(sfp__text_new(&label, err, "%s: header", f->path));
+    TRY(sfp__json_parse(label, text, (size_t)length, &f->header, err));
     return parse_entries(&(reader){f, bytes + 8 + length, size - 8 - (size_t)length, err});
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +130,7 @@ void sfp__tensor_file_close(sfp__tensor_file *f)
     for (size_t i = 0; i < f->block_count; i++)
         sfp__free(f->blocks[i]);
     sfp__free(f->blocks);
-    json_decref(f->header);
+    sfp__free(f->header);
     sfp__free(f->meta);
     sfp__free(f->tensors);
     sfp__free(f->by_name);

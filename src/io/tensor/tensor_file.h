@@ -25,7 +25,7 @@ typedef struct sfp__tensor_file {
     const sfp__tensor **by_name; /* (count) */
     void **blocks;               /* heap blocks that contain tensors and names */
     size_t capacity, block_count, block_capacity, name_bytes;
-    struct json_t *header; /* header of a safetensors file; owns its names and metadata */
+    struct sfp__json_value *header; /* header of a safetensors file; owns its names and metadata */
 } sfp__tensor_file;
 
 sfp_status sfp__tensor_file_open(const char *path, sfp__tensor_file **out, sfp_error *err);

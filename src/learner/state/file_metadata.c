@@ -6,7 +6,6 @@
 #include "learner/settings.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -318,27 +317,26 @@ sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long l
 sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int max_names, sfp__saved_names *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
-    json_error_t where;
-    OWNED_PTR(json_decref) json_t *list = NULL;
-    if (text)
-        TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
+    OWNED sfp__json_value *list = NULL;
+    if (text && sfp__json_parse(path, text, strlen(text), &list, NULL) == SFP_ENOMEM)
+        return sfp__fail_nomem(err);
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {.given = true};
-    size_t n = json_array_size(list);
+    size_t n = sfp__json_size(list);
     *out = (sfp__saved_names){0};
     if (!text)
         return SFP_OK;
-    if (!json_is_array(list))
+    if (!sfp__json_is(list, SFP_JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is not a JSON list", path);
     if (n > (size_t)max_names)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, max_names);
     TRY(sfp__alloc(&names.name, n, sizeof *names.name, err));
     names.count = (int)n;
     for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(list, i);
-        if (!json_is_string(v) && !json_is_null(v))
+        const sfp__json_value *v = sfp__json_at(list, i);
+        if (!sfp__json_is(v, SFP_JSON_STRING) && !sfp__json_is(v, SFP_JSON_NULL))
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': entry %zu is not a string, expected a string or null",
                              path, i);
-        if (json_is_string(v) && !(names.name[i] = sfp__strdup(json_string_value(v))))
+        if (sfp__json_is(v, SFP_JSON_STRING) && !(names.name[i] = sfp__strdup(sfp__json_text(v))))
             return sfp__fail_nomem(err);
     }
     *out = TAKE(names);

@@ -7,7 +7,6 @@
 #include "io/json_write.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,10 +226,10 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
 {
     const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     OWNED uint8_t *seen = NULL;
-    json_error_t where;
-    OWNED_PTR(json_decref) json_t *list = NULL;
+    OWNED sfp__json_value *list = NULL;
     if (text)
-        TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
+        if (sfp__json_parse(path, text, strlen(text), &list, NULL) == SFP_ENOMEM)
+            return sfp__fail_nomem(err);
     if (classes > 0)
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
     const sfp__tensor *saved = sfp__tensor_file_find(st, "seen"); /* a checkpoint has one */
@@ -239,11 +238,11 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
         TRY(sfp__tensor_expect(path, saved, &count, 1, err));
     for (int c = 0; !text && c < classes; c++)
         seen[c] = saved && saved->dtype == SFP_DTYPE_U8 ? ((const uint8_t *)saved->data)[c] != 0 : default_value;
-    if (text && !json_is_array(list))
+    if (text && !sfp__json_is(list, SFP_JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is not a JSON list", path);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        long long label = json_is_integer(v) ? json_integer_value(v) : -1;
+    for (size_t i = 0; i < sfp__json_size(list); i++) {
+        const sfp__json_value *v = sfp__json_at(list, i);
+        long long label = sfp__json_is(v, SFP_JSON_INTEGER) ? sfp__json_integer(v) : -1;
         if (!seen || label < 0 || label >= classes)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is not a class, expected 0 to %d", path, i,
                              classes - 1);

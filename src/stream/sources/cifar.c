@@ -266,7 +266,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
 {
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
     OWNED char *path = NULL;
-    OWNED_PTR(json_decref) json_t *list = NULL;
+    OWNED sfp__json_value *list = NULL;
     bool first = false, second = false;
     TRY(has_file(dir, names[0], NULL, &first, err));
     TRY(has_file(dir, names[1], NULL, &second, err));
@@ -274,16 +274,16 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     if (!first && !second) /* the images exist: the part is damaged, not missing */
         return sfp__fail(err, SFP_EFORMAT, "%s: cannot open: No such file or directory", path);
     TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
-    if (!json_is_array(list))
+    if (!sfp__json_is(list, SFP_JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: not an array, expected [6, 9, ...]", path);
-    if (json_array_size(list) != (size_t)s->base.count)
+    if (sfp__json_size(list) != (size_t)s->base.count)
         return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu labels, expected %lld, the number of images", path,
-                         json_array_size(list), (long long)s->base.count);
+                         sfp__json_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count; i++) {
-        const json_t *v = json_array_get(list, (size_t)i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 255)
+        const sfp__json_value *v = sfp__json_at(list, (size_t)i);
+        if (!sfp__json_is(v, SFP_JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) > 255)
             return sfp__fail(err, SFP_EFORMAT, "%s: label %lld is not a number, expected 0..9", path, (long long)i);
-        s->label[i] = (uint8_t)json_integer_value(v);
+        s->label[i] = (uint8_t)sfp__json_integer(v);
     }
     return SFP_OK;
 }

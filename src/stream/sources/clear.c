@@ -25,7 +25,7 @@ typedef struct layout {
 
 typedef struct bucket {
     int64_t number;
-    const json_t *files; /* {class: file} */
+    const sfp__json_value *files; /* {class: file} */
 } bucket;
 
 typedef struct reader {
@@ -64,38 +64,36 @@ static sfp_status bucket_number(const reader *r, const char *name, int64_t *out)
 }
 
 /* Checks that every class of a bucket is known. */
-static sfp_status check_bucket(const reader *r, const char *name, json_t *files)
+static sfp_status check_bucket(const reader *r, const char *name, const sfp__json_value *files)
 {
-    const char *class;
-    json_t *file;
-    if (!json_is_object(files))
+    if (!sfp__json_is(files, SFP_JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is %s, expected an object {class: file}", r->meta, SHOWN(name),
                          sfp__json_type_name(files));
-    json_object_foreach(files, class, file)
-    {
+    for (size_t i = 0; i < sfp__json_size(files); i++) {
+        const sfp__json_value *file = sfp__json_at(files, i);
+        const char *class = file->key;
         if (sfp__names_find(&r->classes, class, strlen(class)) < 0)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' has class '%s', which is not in " NAMES_FILE, r->meta,
                              SHOWN(name), SHOWN(class));
-        if (!json_is_string(file) || json_string_length(file) == 0 || json_string_length(file) > SFP_PATH_BYTES_MAX)
+        if (!sfp__json_is(file, SFP_JSON_STRING) || file->count == 0 || file->count > SFP_PATH_BYTES_MAX)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s', class '%s' is %s, expected the name of a file", r->meta,
                              SHOWN(name), SHOWN(class), sfp__json_type_name(file));
     }
     return SFP_OK;
 }
 
-static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
+static sfp_status find_buckets(reader *r, const sfp__json_value *meta, bool skip_first)
 {
-    if (!json_is_object(meta))
+    if (!sfp__json_is(meta, SFP_JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {bucket: {class: file}}", r->meta,
                          sfp__json_type_name(meta));
-    size_t n = json_object_size(meta);
+    size_t n = sfp__json_size(meta);
     if (n > BUCKETS_MAX)
         return sfp__fail(r->err, SFP_ELIMIT, "%s: file has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
     TRY(sfp__alloc(&r->buckets, n, sizeof *r->buckets, r->err));
-    const char *name;
-    json_t *files;
-    json_object_foreach(meta, name, files)
-    {
+    for (size_t i = 0; i < n; i++) {
+        const sfp__json_value *files = sfp__json_at(meta, i);
+        const char *name = files->key;
         int64_t number = 0;
         TRY(bucket_number(r, name, &number));
         TRY(check_bucket(r, name, files));
@@ -112,21 +110,19 @@ static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
 /* -------------------------------------------------------------------- images */
 
 /* Adds the images of one class in one bucket, in the order of their file. */
-static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record record)
+static sfp_status add_file(reader *r, const char *path, const sfp__json_value *list, sfp_record record)
 {
-    const char *id;
-    json_t *v;
-    if (!json_is_object(list))
+    if (!sfp__json_is(list, SFP_JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {id: {\"IMG_PATH\": path}}", path,
                          sfp__json_type_name(list));
-    json_object_foreach(list, id, v)
-    {
-        const json_t *image = json_object_get(v, "IMG_PATH");
-        size_t n = json_string_length(image);
-        if (!json_is_string(image) || n == 0 || n > SFP_PATH_BYTES_MAX)
+    for (size_t i = 0; i < sfp__json_size(list); i++) {
+        const char *id = sfp__json_at(list, i)->key;
+        const sfp__json_value *image = sfp__json_get(sfp__json_at(list, i), "IMG_PATH");
+        size_t n = image ? image->count : 0;
+        if (!sfp__json_is(image, SFP_JSON_STRING) || n == 0 || n > SFP_PATH_BYTES_MAX)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: image '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
-                             json_is_string(image) ? "empty or too long" : sfp__json_type_name(image));
-        sfp_status status = sfp__entries_add(&r->s->entries, (sfp__entry){.record = record}, json_string_value(image), n, r->err);
+                             sfp__json_is(image, SFP_JSON_STRING) ? "empty or too long" : sfp__json_type_name(image));
+        sfp_status status = sfp__entries_add(&r->s->entries, (sfp__entry){.record = record}, sfp__json_text(image), n, r->err);
         if (status != SFP_OK)
             return sfp__fail_prefix(r->err, status, "%s", path);
     }
@@ -152,10 +148,10 @@ static sfp_status shuffle_entries(sfp__entries *l, int64_t first, uint64_t seed,
 
 static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record)
 {
-    const char *file = json_string_value(json_object_get(b->files, r->classes.name[record.label]));
+    const char *file = sfp__json_text(sfp__json_get(b->files, r->classes.name[record.label]));
     int64_t first = r->s->entries.count;
     OWNED char *path = NULL;
-    OWNED_PTR(json_decref) json_t *list = NULL;
+    OWNED sfp__json_value *list = NULL;
     if (!file) {
         r->absent++;
         return SFP_OK;
@@ -232,7 +228,7 @@ static void done(reader *r)
 static sfp_status open_clear(const layout *l, const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     OWNED_BY(done) reader r = {.opt = opt, .err = err};
-    OWNED_PTR(json_decref) json_t *meta = NULL;
+    OWNED sfp__json_value *meta = NULL;
     TRY(sfp__path_make(path, opt->test ? "test" : "train", &r.root, err));
     TRY(sfp__path_make(r.root, META_FILE, &r.meta, err));
     TRY(sfp__file_source_create(sizeof *r.s, l->kind, &sfp__file_source_ops, path, r.root, &r.s, err));
@@ -243,7 +239,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp__sourc
     if (status == SFP_ENOTFOUND) /* a part that lacks some of its files is damaged, not missing */
         return sfp__fail_prefix(err, SFP_EFORMAT, "%s", r.meta);
     TRY(status);
-    TRY(add_warnings(&r, r.count < json_object_size(meta)));
+    TRY(add_warnings(&r, r.count < sfp__json_size(meta)));
     r.s->base.keeps_order = true;
     r.s->base.seeded = !opt->test;
     r.s->base.test_part = opt->test;

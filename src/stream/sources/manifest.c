@@ -245,48 +245,45 @@ static sfp_status read_csv(reader *r, sfp_error *err)
 
 /* ------------------------------------------------------------------- JSONL */
 
-static const char *type_name(const json_t *j)
+static const char *type_name(const sfp__json_value *j)
 {
     static const char *const name[] = {"an object", "an array", "a string", "a number", "a number", "true", "false", "null"};
-    return name[json_typeof(j)];
+    return name[j->type];
 }
 
 /* Returns a value as text in `buf`, or the string itself. */
-static sfp_status json_field(const reader *r, const json_t *object, int column, char *buf, size_t size, field *out,
+static sfp_status json_field(const reader *r, const sfp__json_value *object, int column, char *buf, size_t size, field *out,
                              sfp_error *err)
 {
-    const json_t *j = json_object_get(object, column_name[column]);
-    if (!j || json_is_null(j))
+    const sfp__json_value *j = sfp__json_get(object, column_name[column]);
+    if (!j || sfp__json_is(j, SFP_JSON_NULL))
         return SFP_OK;
-    bool number = json_is_integer(j) || (column == TIME && json_is_real(j));
-    bool text = json_is_string(j);
+    bool number = sfp__json_is(j, SFP_JSON_INTEGER) || (column == TIME && sfp__json_is(j, SFP_JSON_REAL));
+    bool text = sfp__json_is(j, SFP_JSON_STRING);
     if (column == PATH ? !text : !number && !text) {
         static const char *const expected[COLUMNS] = {"a string", "a name", "a whole number", "a number", "a name"};
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: key '%s' is %s, expected %s", r->file, (unsigned long long)r->line,
                          column_name[column], type_name(j), expected[column]);
     }
     if (text) {
-        *out = (field){json_string_value(j), json_string_length(j)};
+        *out = (field){sfp__json_text(j), j->count};
         return SFP_OK;
     }
-    int n = json_is_integer(j) ? snprintf(buf, size, "%lld", (long long)json_integer_value(j))
-                               : snprintf(buf, size, "%.17g", json_real_value(j));
+    int n = sfp__json_is(j, SFP_JSON_INTEGER) ? snprintf(buf, size, "%lld", (long long)sfp__json_integer(j))
+                                              : snprintf(buf, size, "%.17g", sfp__json_number(j));
     *out = (field){buf, (size_t)n};
     return SFP_OK;
 }
 
 static sfp_status json_line(reader *r, size_t n, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
-    json_error_t bad;
-    OWNED_PTR(json_decref) json_t *object = NULL;
-    TRY(sfp__json_load(r->file, r->at, n, JSON_REJECT_DUPLICATES, &object, &bad, err));
-    if (!object)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column,
-                         sfp__printable(bad.text, text, sizeof text));
+    OWNED sfp__json_value *object = NULL;
+    OWNED char *label = NULL;
+    TRY(sfp__text_new(&label, err, "%s:%llu", r->file, (unsigned long long)r->line));
+    TRY(sfp__json_parse(label, r->at, n, &object, err));
     field value[COLUMNS] = {{0}};
     char buf[COLUMNS][32];
-    if (!json_is_object(object))
+    if (!sfp__json_is(object, SFP_JSON_OBJECT))
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line contains %s, expected an object {\"path\": ..., \"label\": ...}",
                          r->file, (unsigned long long)r->line, type_name(object));
     for (int c = 0; c < COLUMNS; c++)

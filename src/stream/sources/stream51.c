@@ -29,37 +29,37 @@ typedef struct row {
 
 typedef struct reader {
     const char *file;
-    const json_t *rows;
+    const sfp__json_value *rows;
     bool test;
     sfp_error *err;
 } reader;
 
 /* ----------------------------------------------------------------------- rows */
 
-static sfp_status row_error(const reader *r, size_t i, const char *what, const char *expected, const json_t *found)
+static sfp_status row_error(const reader *r, size_t i, const char *what, const char *expected, const sfp__json_value *found)
 {
     return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s is %s, expected %s", r->file, i, what, sfp__json_type_name(found),
                      expected);
 }
 
-static sfp_status get_int(const reader *r, size_t i, const json_t *v, const char *what, int64_t *out)
+static sfp_status get_int(const reader *r, size_t i, const sfp__json_value *v, const char *what, int64_t *out)
 {
-    if (!json_is_integer(v))
+    if (!sfp__json_is(v, SFP_JSON_INTEGER))
         return row_error(r, i, what, "an integer", v);
-    *out = json_integer_value(v);
+    *out = sfp__json_integer(v);
     return SFP_OK;
 }
 
 /* Reads n finite numbers. */
-static sfp_status get_numbers(const reader *r, size_t i, const json_t *v, const char *what, size_t n, double *out)
+static sfp_status get_numbers(const reader *r, size_t i, const sfp__json_value *v, const char *what, size_t n, double *out)
 {
-    if (!json_is_array(v) || json_array_size(v) < n)
+    if (!sfp__json_is(v, SFP_JSON_ARRAY) || sfp__json_size(v) < n)
         return row_error(r, i, what, n == 2 ? "[width, height]" : "[x2, x1, y2, y1]", v);
     for (size_t k = 0; k < n; k++) {
-        const json_t *x = json_array_get(v, k);
-        if (!json_is_number(x))
+        const sfp__json_value *x = sfp__json_at(v, k);
+        if (!sfp__json_is_number(x))
             return row_error(r, i, what, "numbers", x);
-        out[k] = json_number_value(x);
+        out[k] = sfp__json_number(x);
         if (!(fabs(out[k]) <= SIDE_MAX))
             return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s has %g, expected at most %d", r->file, i, what, out[k],
                              SIDE_MAX);
@@ -80,40 +80,40 @@ static void crop(const double b[4], const double size[2], int out[4])
     out[3] = bottom < (int)size[1] ? bottom : (int)size[1];
 }
 
-static sfp_status get_path(const reader *r, size_t i, const json_t *v, const char **out)
+static sfp_status get_path(const reader *r, size_t i, const sfp__json_value *v, const char **out)
 {
-    const char *path = json_string_value(v);
+    const char *path = sfp__json_text(v);
     if (!path)
         return row_error(r, i, "path", "a string", v);
-    if (!*path || json_string_length(v) > SFP_PATH_BYTES_MAX)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i,
-                         json_string_length(v), SFP_PATH_BYTES_MAX);
+    if (!*path || v->count > SFP_PATH_BYTES_MAX)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i, v->count,
+                         SFP_PATH_BYTES_MAX);
     *out = path;
     return SFP_OK;
 }
 
 static sfp_status get_row(const reader *r, size_t i, row *out)
 {
-    const json_t *v = json_array_get(r->rows, i);
+    const sfp__json_value *v = sfp__json_at(r->rows, i);
     size_t fields = r->test ? TEST_FIELDS : TRAIN_FIELDS;
     double size[2] = {0}, box[4] = {0};
     *out = (row){0};
-    if (!json_is_array(v))
+    if (!sfp__json_is(v, SFP_JSON_ARRAY))
         return row_error(r, i, "value", "an array", v);
-    if (json_array_size(v) != fields)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, json_array_size(v), fields);
-    TRY(get_int(r, i, json_array_get(v, 0), "class", &out->label));
+    if (sfp__json_size(v) != fields)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, sfp__json_size(v), fields);
+    TRY(get_int(r, i, sfp__json_at(v, 0), "class", &out->label));
     if (out->label < 0 || (!r->test && out->label >= CLASSES))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: class is %lld, expected 0 to %d", r->file, i, (long long)out->label,
                          CLASSES - 1);
     if (!r->test) {
-        TRY(get_int(r, i, json_array_get(v, 1), "clip", &out->clip));
-        TRY(get_int(r, i, json_array_get(v, 2), "video", &out->video));
-        TRY(get_int(r, i, json_array_get(v, 3), "frame", &out->frame));
+        TRY(get_int(r, i, sfp__json_at(v, 1), "clip", &out->clip));
+        TRY(get_int(r, i, sfp__json_at(v, 2), "video", &out->video));
+        TRY(get_int(r, i, sfp__json_at(v, 3), "frame", &out->frame));
     }
-    TRY(get_numbers(r, i, json_array_get(v, fields - 3), "size", 2, size));
-    TRY(get_numbers(r, i, json_array_get(v, fields - 2), "box", 4, box));
-    TRY(get_path(r, i, json_array_get(v, fields - 1), &out->path));
+    TRY(get_numbers(r, i, sfp__json_at(v, fields - 3), "size", 2, size));
+    TRY(get_numbers(r, i, sfp__json_at(v, fields - 2), "box", 4, box));
+    TRY(get_path(r, i, sfp__json_at(v, fields - 1), &out->path));
     crop(box, size, out->box);
     return SFP_OK;
 }
@@ -137,16 +137,15 @@ static const char *directory_at(const char *path, int k, size_t *n)
 
 /* Checks whether directory k of the paths distinguishes the classes: one name per class, all different. If *found, names has them
  * in order. */
-static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *found, sfp_error *err)
+static sfp_status names_at(const sfp__json_value *rows, int k, sfp__names *names, bool *found, sfp_error *err)
 {
     const char *of[CLASSES] = {0};
     size_t length[CLASSES] = {0}, n = 0;
     *found = false;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *v = json_array_get(rows, i);
-        json_int_t label = json_integer_value(json_array_get(v, 0));
-        const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)),
-                   *name = path ? directory_at(path, k, &n) : NULL;
+    for (size_t i = 0; i < sfp__json_size(rows); i++) {
+        const sfp__json_value *v = sfp__json_at(rows, i);
+        int64_t label = sfp__json_integer(sfp__json_at(v, 0));
+        const char *path = sfp__json_text(sfp__json_at(v, TRAIN_FIELDS - 1)), *name = path ? directory_at(path, k, &n) : NULL;
         if (!name || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
             return SFP_OK;
         if (of[label] && (length[label] != n || memcmp(of[label], name, n) != 0))
@@ -167,7 +166,7 @@ static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *f
 
 /* Names the classes. The rows have numbers only, but the training paths usually contain the name. Both parts use the training
  * paths, so that they agree; without them classes are named after their numbers. */
-static sfp_status name_classes(sfp_source *s, const json_t *train, sfp__names *names, sfp_error *err)
+static sfp_status name_classes(sfp_source *s, const sfp__json_value *train, sfp__names *names, sfp_error *err)
 {
     for (int k = 0; train && k < 4; k++) {
         bool found = false;
@@ -283,7 +282,7 @@ static const sfp__source_ops stream51_ops = {
 
 static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t place[CLASSES], uint64_t seed)
 {
-    size_t n = json_array_size(r->rows);
+    size_t n = sfp__json_size(r->rows);
     OWNED int64_t *video = NULL;
     int64_t videos[CLASSES] = {0};
     row last[CLASSES] = {0}, now;
@@ -317,11 +316,11 @@ static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t 
     return SFP_OK;
 }
 
-static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
+static sfp_status read_list(const char *path, sfp__json_value **out, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *list = NULL;
+    OWNED sfp__json_value *list = NULL;
     TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
-    if (!json_is_array(list))
+    if (!sfp__json_is(list, SFP_JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: file contains %s, expected an array of rows", path, sfp__json_type_name(list));
     *out = TAKE(list);
     return SFP_OK;
@@ -333,7 +332,7 @@ static sfp_status open_stream51(const char *path, const sfp__source_options *opt
     OWNED_BY(sfp__names_done) sfp__names classes = {0};
     OWNED char *train_file = NULL, *test_file = NULL;
     OWNED int64_t *class_at = NULL;
-    OWNED_PTR(json_decref) json_t *train = NULL, *test = NULL;
+    OWNED sfp__json_value *train = NULL, *test = NULL;
     int32_t place[CLASSES];
     TRY(sfp__path_make(path, "Stream-51_meta_train.json", &train_file, err));
     TRY(sfp__path_make(path, "Stream-51_meta_test.json", &test_file, err));

@@ -39,25 +39,22 @@ static int label_kind_of(const char *name)
 /* Stores the text of a label without the blanks around it; an empty text is no label. */
 static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
-    char number[32] = "", text[SFP_NAME_MAX];
-    OWNED_PTR(json_decref) json_t *json = NULL;
-    json_error_t bad;
+    char number[32] = "";
+    OWNED sfp__json_value *json = NULL;
     if (kind == SFP_TAR_JSON) {
-        TRY(sfp__json_load("label", bytes, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &json, &bad, err));
-        if (!json)
-            return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, sfp__printable(bad.text, text, sizeof text));
-        const json_t *v = json;
+        TRY(sfp__json_parse("label", bytes, n, &json, err));
+        const sfp__json_value *v = json;
         static const char *const keys[] = {"label", "cls", "class"};
-        for (int k = 0; k < 3 && json_is_object(v); k++)
-            v = json_object_get(json, keys[k]) ? json_object_get(json, keys[k]) : v;
+        for (int k = 0; k < 3 && sfp__json_is(v, SFP_JSON_OBJECT); k++)
+            v = sfp__json_get(json, keys[k]) ? sfp__json_get(json, keys[k]) : v;
         n = 0;
-        if (json_is_string(v)) {
-            bytes = json_string_value(v);
-            n = json_string_length(v);
-        } else if (json_is_integer(v)) {
-            n = (size_t)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+        if (sfp__json_is(v, SFP_JSON_STRING)) {
+            bytes = sfp__json_text(v);
+            n = v->count;
+        } else if (sfp__json_is(v, SFP_JSON_INTEGER)) {
+            n = (size_t)snprintf(number, sizeof number, "%lld", (long long)sfp__json_integer(v));
             bytes = number;
-        } else if (!json_is_object(v) && !json_is_null(v)) {
+        } else if (!sfp__json_is(v, SFP_JSON_OBJECT) && !sfp__json_is(v, SFP_JSON_NULL)) {
             return sfp__fail(err, SFP_EFORMAT, "label is neither a name nor a whole number");
         }
     }

@@ -10,36 +10,36 @@
 #include <string.h>
 
 /* Reads a list of `n` numbers; false if there is none. */
-static bool doubles(json_t *from, const char *key, size_t n, double *out)
+static bool doubles(const sfp__json_value *from, const char *key, size_t n, double *out)
 {
-    json_t *list = json_object_get(from, key);
-    if (!json_is_array(list) || json_array_size(list) < n)
+    const sfp__json_value *list = sfp__json_get(from, key);
+    if (!sfp__json_is(list, SFP_JSON_ARRAY) || sfp__json_size(list) < n)
         return false;
     for (size_t i = 0; i < n; i++) {
-        json_t *v = json_array_get(list, i);
-        if (!json_is_number(v))
+        const sfp__json_value *v = sfp__json_at(list, i);
+        if (!sfp__json_is_number(v))
             return false;
-        out[i] = json_number_value(v);
+        out[i] = sfp__json_number(v);
     }
     return true;
 }
 
-static bool same_list(json_t *from, const char *key, const int *found, int n)
+static bool same_list(const sfp__json_value *from, const char *key, const int *found, int n)
 {
-    json_t *list = json_object_get(from, key);
-    bool same = json_is_array(list) && json_array_size(list) == (size_t)n;
+    const sfp__json_value *list = sfp__json_get(from, key);
+    bool same = sfp__json_is(list, SFP_JSON_ARRAY) && sfp__json_size(list) == (size_t)n;
     for (int i = 0; same && i < n; i++)
-        same = json_integer_value(json_array_get(list, (size_t)i)) == found[i];
+        same = sfp__json_integer(sfp__json_at(list, (size_t)i)) == found[i];
     return same;
 }
 
 /* Checks one update: all four results must be the expected ones. */
-static sfp_status check_update(sfp__verify *r, const char *path, size_t index, json_t *c, sfp_error *err)
+static sfp_status check_update(sfp__verify *r, const char *path, size_t index, const sfp__json_value *c, sfp_error *err)
 {
     enum { MOST = 1 << 20 };
-    json_int_t m = json_integer_value(json_object_get(c, "m")), b = json_integer_value(json_object_get(c, "b"));
-    json_int_t seen = json_integer_value(json_object_get(c, "n_seen"));
-    const char *drop = json_string_value(json_object_get(c, "drop_rule"));
+    int64_t m = sfp__json_integer(sfp__json_get(c, "m")), b = sfp__json_integer(sfp__json_get(c, "b"));
+    int64_t seen = sfp__json_integer(sfp__json_get(c, "n_seen"));
+    const char *drop = sfp__json_text(sfp__json_get(c, "drop_rule"));
     if (m < 1 || m > MOST || b < 1 || b > MOST || seen < 0 || !drop)
         return sfp__fail(err, SFP_EFORMAT, "%s: update %zu: m, b, n_seen or drop_rule is missing or out of range", path, index);
     size_t have = (size_t)(m < seen + b ? m : seen + b), n = (size_t)(b > m ? b : m), nb = (size_t)b;
@@ -63,8 +63,8 @@ static sfp_status check_update(sfp__verify *r, const char *path, size_t index, j
     sfp__buffer_plan plan = {0};
     sfp__buffer_decide((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
                        strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, iwork, work, retained, replaced, &plan);
-    bool right = plan.stored == json_integer_value(json_object_get(c, "stored")) &&
-                 plan.nu == json_integer_value(json_object_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
+    bool right = plan.stored == sfp__json_integer(sfp__json_get(c, "stored")) &&
+                 plan.nu == sfp__json_integer(sfp__json_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
                  same_list(c, "replaced", replaced, plan.nu);
     char name[96];
     (void)snprintf(name, sizeof name, "update %zu %s", index, drop);
@@ -74,11 +74,11 @@ static sfp_status check_update(sfp__verify *r, const char *path, size_t index, j
 
 sfp_status sfp__verify_buffer(sfp__verify *r, const char *path, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *list = NULL;
+    OWNED sfp__json_value *list = NULL;
     TRY(sfp__json_read(path, 1 << 28, &list, err));
-    if (!json_is_array(list) || json_array_size(list) == 0)
+    if (!sfp__json_is(list, SFP_JSON_ARRAY) || sfp__json_size(list) == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: expected a list of buffer updates", path);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        TRY(check_update(r, path, i, json_array_get(list, i), err));
+    for (size_t i = 0; i < sfp__json_size(list); i++)
+        TRY(check_update(r, path, i, sfp__json_at(list, i), err));
     return SFP_OK;
 }

@@ -37,9 +37,10 @@ typedef struct learner_case {
 
 static sfp_status config_number(const sfp__golden *g, const char *key, double min, double max, double *out, sfp_error *err)
 {
-    json_t *v = json_object_get(g->config, key);
-    double x = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
-    if (!v || (!json_is_number(v) && !json_is_boolean(v)) || !(x >= min && x <= max))
+    const sfp__json_value *v = sfp__json_get(g->config, key);
+    bool boolean = sfp__json_is(v, SFP_JSON_TRUE) || sfp__json_is(v, SFP_JSON_FALSE);
+    double x = boolean ? sfp__json_is(v, SFP_JSON_TRUE) : sfp__json_number(v);
+    if (!v || (!sfp__json_is_number(v) && !boolean) || !(x >= min && x <= max))
         return sfp__fail(err, SFP_EFORMAT, "%s/config.json: '%s' is %s, expected %g to %g", g->dir, key,
                          v ? "out of range" : "missing", min, max);
     *out = x;
@@ -59,12 +60,12 @@ static sfp_status options_from(learner_case *c, sfp__trainer_options *o, sfp_err
                 {"classes_lo", 0, g->classes, &lo}, {"classes_hi", 0, g->classes, &hi}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         TRY(config_number(g, list[i].key, list[i].min, list[i].max, list[i].to, err));
-    json_t *layers = json_object_get(g->config, "layers");
-    size_t n = json_array_size(layers);
+    const sfp__json_value *layers = sfp__json_get(g->config, "layers");
+    size_t n = sfp__json_size(layers);
     if (n < 1)
         return sfp__fail(err, SFP_EFORMAT, "%s/config.json: 'layers' is not a list of layers", g->dir);
     o->fp = sfp__fp_options_defaults();
-    o->fp.first_layer = (int)json_integer_value(json_array_get(layers, 0));
+    o->fp.first_layer = (int)sfp__json_integer(sfp__json_at(layers, 0));
     o->fp.last_layer = o->fp.first_layer + (int)n - 1;
     o->fp.pool = (int)pool;
     o->fp.tasks = (int)tasks;

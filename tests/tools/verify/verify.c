@@ -71,14 +71,14 @@ sfp_status sfp__verify_labels(const sfp__tensor_file *st, const char *name, int 
 }
 
 /* Checks that a number of config.json equals that of the loaded backbone. */
-static sfp_status same_number(const char *file, json_t *config, const char *key, double found, sfp_error *err)
+static sfp_status same_number(const char *file, const sfp__json_value *config, const char *key, double found, sfp_error *err)
 {
-    json_t *value = json_object_get(config, key);
+    const sfp__json_value *value = sfp__json_get(config, key);
     if (!value)
         return SFP_OK;
-    if (!json_is_number(value))
+    if (!sfp__json_is_number(value))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is not a number", file, key);
-    double expected = json_number_value(value);
+    double expected = sfp__json_number(value);
     if (fabs(found - expected) > 1e-6 * fabs(expected))
         return sfp__fail(err, SFP_ESHAPE, "%s: '%s' is %g, but the backbone was loaded with %g", file, key, expected, found);
     return SFP_OK;
@@ -89,7 +89,7 @@ static sfp_status load_backbone(sfp__golden *g, sfp_error *err)
     char file[PATH_MAX], weights[PATH_MAX];
     TRY(sfp__path_print(file, sizeof file, err, "%s/config.json", g->dir));
     TRY(sfp__json_read(file, 1 << 20, &g->config, err));
-    const char *name = json_string_value(json_object_get(g->config, "backbone"));
+    const char *name = sfp__json_text(sfp__json_get(g->config, "backbone"));
     if (!name)
         return sfp__fail(err, SFP_EFORMAT, "%s: no text 'backbone', expected the weights' file", file);
     bool absolute = name[0] == '/';
@@ -133,7 +133,7 @@ static sfp_status read_case(sfp__golden *g, sfp_error *err)
 static void golden_done(sfp__golden *g)
 {
     sfp__vit_free(g->vit);
-    json_decref(g->config);
+    sfp__free(g->config);
     sfp__tensor_file_close(g->batch);
     sfp__tensor_file_close(g->state);
     sfp__tensor_file_close(g->expect);

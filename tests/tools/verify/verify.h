@@ -3,13 +3,12 @@
 #ifndef SFP_TOOLS_VERIFY_H
 #define SFP_TOOLS_VERIFY_H
 
+#include "io/json_read.h"
 #include "io/json_write.h"
 
 #include "base/thread_pool.h"
 #include "io/tensor/safetensors.h"
 #include "model/vit.h"
-
-#include <jansson.h>
 
 /* Tolerances of the reference: relative Euclidean error of a tensor. */
 #define SFP_VERIFY_VALUE 1e-4
@@ -26,7 +25,7 @@ typedef struct sfp__verify {
 
 typedef struct sfp__golden {
     const char *dir;
-    json_t *config; /* config.json */
+    sfp__json_value *config; /* config.json */
     sfp__tensor_file *batch, *state, *expect;
     sfp__vit *vit;
     int b, classes;
