@@ -1,18 +1,8 @@
-/* A directory of features: vectors of floats that were computed once and are read by later runs (docs/method.md, section 14).
+/* A cache of features: vectors of floats that were computed once and are read by later runs (docs/method.md, section 14). It is a
+ * table (key, value) in the SQLite file features.db of a directory. The key is a digest of everything that determines the value.
  *
- * The directory contains segments, files NAME.features. A segment is a header and records of equal size, which are only appended.
- * Its header names the context, everything besides the image that determines the values, and the width of the vectors:
- *
- *     header   char magic[8]; uint32 version, width; uint64 context[2]; uint32 record_bytes, crc       (40 bytes)
- *     record   uint64 key[2]; uint32 kind, crc; float value[width]
- *
- * crc is the CRC-32 of the other bytes of the header or record. A record is checked when it is read. A damaged one counts as
- * missing, and the next put writes it again in place. A killed process leaves at most an incomplete last record, which is ignored
- * and then overwritten.
- *
- * Processes may share a directory. A process appends to a segment that it has locked (flock), a new one if all others are locked.
- * Records that others append while a cache is open are not seen. No record is synchronised to disk: the checks make it
- * unnecessary. */
+ * Processes may share the file, and a process that is killed leaves a usable one (write-ahead log). SQLite does not detect each damage
+ * of a file. So a value has a CRC-32: a damaged one counts as missing, and the next put replaces it. */
 #ifndef SFP_IO_FEATURE_CACHE_H
 #define SFP_IO_FEATURE_CACHE_H
 
@@ -25,33 +15,22 @@
 
 typedef struct sfp__feature_cache sfp__feature_cache;
 
-typedef struct sfp__feature_cache_options {
-    const char *directory; /* created if it is missing */
-    uint64_t max_bytes;    /* nothing is added if the segments of the directory would take more; several writers may exceed it
-                              by 16 MiB each, because they measure the directory from time to time */
-    sfp__digest context;
-    int width; /* floats per value */
-} sfp__feature_cache_options;
-
 typedef struct sfp__feature_cache_stats {
-    uint64_t entries;            /* records in the index */
-    uint64_t added;              /* records that were appended */
-    uint64_t damaged;            /* records that were read and did not have their checksum */
-    uint64_t ignored;            /* files of the directory that are not segments of this version */
-    bool full;                   /* a record was not added because the directory has max_bytes */
+    uint64_t damaged;            /* values that were read and did not have their checksum */
+    bool full;                   /* a value was not added because the file has max_bytes */
     char problem[SFP_ERROR_MAX]; /* why nothing is added since; "": no failure */
 } sfp__feature_cache_stats;
 
-/* Opens the directory and reads the keys of all segments with this context and width. */
-sfp_status sfp__feature_cache_open(const sfp__feature_cache_options *o, sfp__feature_cache **out, sfp_error *err);
+/* Opens the cache of a directory; creates both if they are missing. Nothing is added beyond max_bytes. A file that is not a cache of
+ * this version, or is damaged, is refused. */
+sfp_status sfp__feature_cache_open(const char *directory, uint64_t max_bytes, sfp__feature_cache **out, sfp_error *err);
 void sfp__feature_cache_close(sfp__feature_cache *c);
 DEFINE_OWNED_PTR(sfp__feature_cache, sfp__feature_cache_close)
 
-/* These functions may be called from several threads. get writes the value (width) and returns true, or returns false; then
- * `value` is undefined. put adds the value unless it is there. A failure to write is not an error: it ends the adding. The index
- * allocates memory when it doubles. */
-bool sfp__feature_cache_get(sfp__feature_cache *c, uint32_t kind, const sfp__digest *key, float *value);
-void sfp__feature_cache_put(sfp__feature_cache *c, uint32_t kind, const sfp__digest *key, const float *value);
+/* These functions may be called from several threads. get writes the value (n) and returns true, or returns false; then `value` is
+ * not changed. put adds the value or replaces it. A failure to write is not an error: it ends the adding. */
+bool sfp__feature_cache_get(sfp__feature_cache *c, const sfp__digest *key, size_t n, float *value);
+void sfp__feature_cache_put(sfp__feature_cache *c, const sfp__digest *key, size_t n, const float *value);
 sfp__feature_cache_stats sfp__feature_cache_get_stats(sfp__feature_cache *c);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Kinds of values; part of the format. Each kind has segments of its own, because the values of a segment have one width. */
+/* Kinds of values; part of the keys. */
 enum { KIND_QUERY, KIND_MEAN_EMBED, KINDS };
 
 enum {
@@ -17,9 +17,10 @@ enum {
 
 struct sfp__vit_memo {
     sfp__vit *v;
-    sfp__feature_cache *cache[KINDS];
-    int taps;      /* in a value of KIND_QUERY; the last one is the query */
-    bool tap_mean; /* a value of KIND_QUERY begins with the mean tap */
+    sfp__feature_cache *cache;
+    sfp__digest context[KINDS]; /* of everything besides the image and its place that determines a value */
+    int taps;                   /* in a value of KIND_QUERY; the last one is the query */
+    bool tap_mean;              /* a value of KIND_QUERY begins with the mean tap */
     bool charging, paused;
     double charged;
     uint64_t hits, misses;
@@ -67,19 +68,6 @@ static sfp__digest digest_context(sfp__vit *v)
     return d;
 }
 
-static sfp_status open_caches(sfp__vit_memo *m, const sfp__vit_memo_options *o, sfp_error *err)
-{
-    const sfp__digest context = digest_context(m->v);
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
-        const sfp__feature_cache_options options = {.directory = o->directory,
-                                                    .max_bytes = o->max_bytes,
-                                                    .context = sfp__digest_bytes(context, &kind, sizeof kind),
-                                                    .width = (int)width_of(m, kind)};
-        TRY(sfp__feature_cache_open(&options, &m->cache[kind], err));
-    }
-    return SFP_OK;
-}
-
 sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp__vit_memo **out, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *m = NULL;
@@ -104,7 +92,12 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
         m->image[i] = (float)sfp__rng_double(&rng) * 4 - 2;
     for (int i = 0; i < PLACES; i++)
         m->images[i] = m->image;
-    TRY(open_caches(m, o, err));
+    const sfp__digest context = digest_context(v);
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        const uint64_t form[] = {kind, width_of(m, kind)};
+        m->context[kind] = sfp__digest_bytes(context, form, sizeof form);
+    }
+    TRY(sfp__feature_cache_open(o->directory, o->max_bytes, &m->cache, err));
     *out = TAKE(m);
     return SFP_OK;
 }
@@ -113,8 +106,7 @@ void sfp__vit_memo_free(sfp__vit_memo *m)
 {
     if (!m)
         return;
-    for (int kind = 0; kind < KINDS; kind++)
-        sfp__feature_cache_close(m->cache[kind]);
+    sfp__feature_cache_close(m->cache);
     sfp__free(m->block);
     sfp__free(m);
 }
@@ -147,15 +139,7 @@ sfp__vit_memo_stats sfp__vit_memo_get_stats(sfp__vit_memo *m)
 {
     if (!m)
         return (sfp__vit_memo_stats){0};
-    sfp__vit_memo_stats s = {.hits = m->hits, .misses = m->misses, .cache = sfp__feature_cache_get_stats(m->cache[KIND_QUERY])};
-    const sfp__feature_cache_stats embed = sfp__feature_cache_get_stats(m->cache[KIND_MEAN_EMBED]);
-    s.cache.entries += embed.entries;
-    s.cache.added += embed.added;
-    s.cache.damaged += embed.damaged; /* both kinds ignore the same files */
-    s.cache.full |= embed.full;
-    if (!s.cache.problem[0])
-        memcpy(s.cache.problem, embed.problem, sizeof embed.problem);
-    return s;
+    return (sfp__vit_memo_stats){.hits = m->hits, .misses = m->misses, .cache = sfp__feature_cache_get_stats(m->cache)};
 }
 
 /* -------------------------------------------------------------------- passes */
@@ -241,7 +225,7 @@ static void copy_values(const sfp__vit_microbatch *u)
     }
 }
 
-/* Returns the key of sample i: the digest of its normalised pixels and, if the bits depend on it, of its place. */
+/* Returns the key of sample i: the digest of the context, its normalised pixels and, if the bits depend on it, its place. */
 static sfp__digest key_of(const sfp__vit_microbatch *u, int i)
 {
     const sfp__vit_config *c = &u->plan->v->config;
@@ -250,7 +234,7 @@ static sfp__digest key_of(const sfp__vit_microbatch *u, int i)
     bool all_tokens = u->plan->opt.all_tokens, differs = u->pass->memo->differs[u->kind][u->n][i];
     /* a last block that computes all tokens multiplies by other matrices; these places were not compared */
     const int32_t place[] = {all_tokens || differs ? u->n : 1, all_tokens || differs ? i : 0, all_tokens};
-    return sfp__digest_bytes(sfp__digest_bytes((sfp__digest){{0}}, x, pixels * sizeof *x), place, sizeof place);
+    return sfp__digest_bytes(sfp__digest_bytes(u->pass->memo->context[u->kind], x, pixels * sizeof *x), place, sizeof place);
 }
 
 bool sfp__vit_memo_read(sfp__vit_microbatch *u)
@@ -258,10 +242,11 @@ bool sfp__vit_memo_read(sfp__vit_microbatch *u)
     sfp__vit_memo_lane *lane = &u->lane->memo;
     double from = sfp__monotonic_seconds();
     int hits = 0;
+    sfp__vit_memo *m = u->pass->memo;
     u->kind = u->role == SFP_MEMO_EMBED ? KIND_MEAN_EMBED : KIND_QUERY;
     for (int i = 0; i < u->n; i++) {
         u->lane->key[i] = key_of(u, i);
-        u->lane->hit[i] = sfp__feature_cache_get(u->pass->memo->cache[u->kind], u->kind, &u->lane->key[i], value_at(u, i));
+        u->lane->hit[i] = sfp__feature_cache_get(m->cache, &u->lane->key[i], width_of(m, u->kind), value_at(u, i));
         hits += u->lane->hit[i];
     }
     lane->hits += hits;
@@ -277,9 +262,10 @@ bool sfp__vit_memo_read(sfp__vit_microbatch *u)
 void sfp__vit_memo_write(const sfp__vit_microbatch *u)
 {
     double from = sfp__monotonic_seconds();
+    sfp__vit_memo *m = u->pass->memo;
     for (int i = 0; i < u->n; i++)
         if (!u->lane->hit[i])
-            sfp__feature_cache_put(u->pass->memo->cache[u->kind], u->kind, &u->lane->key[i], value_at(u, i));
+            sfp__feature_cache_put(m->cache, &u->lane->key[i], width_of(m, u->kind), value_at(u, i));
     copy_values(u);
     u->lane->memo.overhead += sfp__monotonic_seconds() - from;
 }

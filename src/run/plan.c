@@ -263,12 +263,7 @@ sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
                                       .taps = taps < depth ? taps : depth}; /* the learner refuses more */
     if (!o->cache)
         return SFP_OK;
-    TRY(sfp__vit_memo_create(o->vit, &mo, &p->memo, err));
-    uint64_t ignored = sfp__vit_memo_get_stats(p->memo).cache.ignored;
-    if (ignored)
-        sfp__plan_warn(p, "cache %s: %llu file%s of another format or version %s ignored", o->cache, (unsigned long long)ignored,
-                       ignored == 1 ? "" : "s", ignored == 1 ? "is" : "are");
-    return SFP_OK;
+    return sfp__vit_memo_create(o->vit, &mo, &p->memo, err);
 }
 
 void sfp__plan_warn_cache(const sfp__plan *p)
@@ -279,7 +274,7 @@ void sfp__plan_warn_cache(const sfp__plan *p)
                        cache.damaged == 1 ? "y was" : "ies were");
     if (cache.full)
         sfp__plan_warn(p,
-                       "cache %s: the limit of %lld MiB is reached and nothing is added; use --cache-size, or delete old files",
+                       "cache %s: the limit of %lld MiB is reached and nothing is added; use --cache-size, or delete the cache",
                        p->opt->cache, (long long)p->opt->cache_mebibytes);
     if (cache.problem[0])
         sfp__plan_warn(p, "%s", cache.problem);

@@ -227,9 +227,8 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
     const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     OWNED uint8_t *seen = NULL;
     OWNED sfp__json_value *list = NULL;
-    if (text)
-        if (sfp__json_parse(path, text, strlen(text), &list, NULL) == SFP_ENOMEM)
-            return sfp__fail_nomem(err);
+    if (text && sfp__json_parse(path, text, strlen(text), &list, NULL) == SFP_ENOMEM)
+        return sfp__fail_nomem(err);
     if (classes > 0)
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
     const sfp__tensor *saved = sfp__tensor_file_find(st, "seen"); /* a checkpoint has one */
