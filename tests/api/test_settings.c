@@ -244,7 +244,7 @@ TEST(a_learner_refuses_settings_of_a_run)
             "rate has no effect on a learner: it is a setting of a run");
     assert_string_equal(err.key, "rate");
     REFUSED(sfp_learner_create(e, SETTINGS("tasks", "3,2", "classes", "5"), &l, &err), SFP_EINVAL,
-            "tasks is '3,2', expected free, or a whole number from 1 to 65536");
+            "tasks is '3,2', expected a whole number from 1 to 65536, or free");
     REFUSED(sfp_learner_create(e, SETTINGS("threads", "3"), &l, &err), SFP_EINVAL,
             "threads is '3', expected '1', with which the engine was opened");
     REFUSED(sfp_learner_create(e, TRAINED("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,

@@ -4,7 +4,7 @@ result() { # DIR SEED SELECT LR ACCURACY
     cat >"$1/result.json" <<END
 {"version": "0.1.0", "started": "2025-01-0$2T00:00:00Z", "finished": true, "seed": $2,
  "machine": {"cpu": "a processor", "threads": 2, "kernels": "avx2", "gemm": "oneDNN"},
- "config": {"data": "folder:a_b&c", "select": "$3", "buffer": "er", "lr": "$4", "out": "$1", "seed": "$2"},
+ "config": {"data": "folder:a_b&c", "select": "$3", "buffer": "er", "lr": "$4", "seed": "$2"},
  "task_names": ["first", "second"], "class_names": ["cat", "dog"], "tasks_done": 2,
  "accuracy_matrix": [[0.9, null], [0.7, $5]], "average_accuracy": $5, "forgetting": 0.2, "backward_transfer": -0.2,
  "prequential_accuracy": null, "per_class": [0.5, 1],

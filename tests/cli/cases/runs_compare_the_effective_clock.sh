@@ -4,7 +4,7 @@ result() { # DIR DATA MORE: further options of its config
     cat >"$1/result.json" <<END
 {"version": "0.1.0", "started": "2025-01-01T00:00:00Z", "finished": true, "seed": 1,
  "machine": {"cpu": "a processor", "threads": 2, "kernels": "avx2", "gemm": "oneDNN"},
- "config": {"data": "$2"$3, "out": "$1", "seed": "1"},
+ "config": {"data": "$2"$3, "seed": "1"},
  "task_names": ["all"], "class_names": ["cat", "dog"], "tasks_done": 1,
  "accuracy_matrix": [[0.9]], "average_accuracy": 0.9, "forgetting": null, "backward_transfer": null,
  "prequential_accuracy": null, "per_class": [0.5, 1],

@@ -5,7 +5,7 @@ result() { # DIR STARTED SEED SELECT ACCURACY
     cat >"$1/result.json" <<END
 {"version": "0.1.0", "started": "$2", "finished": true, "seed": $3,
  "machine": {"cpu": "a processor", "threads": 2, "kernels": "avx2", "gemm": "oneDNN"},
- "config": {"data": "synthetic:400", "select": "$4", "buffer": "er", "out": "$1", "seed": "$3"},
+ "config": {"data": "synthetic:400", "select": "$4", "buffer": "er", "seed": "$3"},
  "task_names": ["first", "second"], "class_names": ["cat", "dog"], "tasks_done": 2,
  "accuracy_matrix": [[0.9, null], [0.7, $5]], "average_accuracy": $5, "forgetting": 0.2, "backward_transfer": -0.2,
  "prequential_accuracy": null, "per_class": [0.5, 1],
