@@ -40,7 +40,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 9
+#define SFP_VERSION_MINOR 11
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -93,7 +93,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* The version of the library, "0.10.0". */
+/* The version of the library, "0.11.0". */
 SFP_API const char *sfp_version(void);
 
 /* The text for a status; never NULL. */
