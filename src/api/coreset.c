@@ -131,7 +131,7 @@ static sfp_status run(job *j, const sfp_coreset_options *o, sfp_error *err)
     int c = sfp__coreset_size(j->rows, j->ratio);
     if (o->threads < 0 || o->threads > 1024)
         return sfp__fail_key(err, "threads", SFP_EINVAL, "threads is %d, expected 0 to 1024", o->threads);
-    TRY(sfp__block(&j->block, SFP_LIST(list), err));
+    TRY(sfp__block(&j->block, SFP__LIST(list), err));
     TRY(sfp__thread_pool_create(o->threads, &j->pool, err));
     order_rows(j);
     j->env = (sfp__select_env){

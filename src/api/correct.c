@@ -120,10 +120,10 @@ static sfp_status ask(const char *dir, const char *file, const char *label, sfp_
 
 static sfp_status check_class(const char *name, sfp_error *err)
 {
-    if (name && *name && strlen(name) <= SFP_CLASS_NAME_MAX && sfp__utf8_valid(name))
+    if (name && *name && strlen(name) <= SFP__CLASS_NAME_MAX && sfp__utf8_valid(name))
         return SFP_OK;
     return sfp__fail_key(err, "label", SFP_EINVAL,
-                         "label is empty, longer than %d bytes or not UTF-8, expected the name of a class", SFP_CLASS_NAME_MAX);
+                         "label is empty, longer than %d bytes or not UTF-8, expected the name of a class", SFP__CLASS_NAME_MAX);
 }
 
 sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err)

@@ -70,7 +70,7 @@ static void log_info(const sfp_engine_options *o, const char *fmt, ...)
 static sfp_status measure_query(const sfp_engine *e, double *seconds, sfp_error *err)
 {
     enum { IMAGES = 20, PASSES = 3 };
-    const sfp__vit_plan_options forward = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options forward = {.mode = SFP__VIT_FORWARD};
     const sfp__vit_config *c = &e->vit->config;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     OWNED float *x = NULL, *feature = NULL;
@@ -118,7 +118,7 @@ static sfp_status choose_size(sfp_engine *e, sfp_error *err)
 
 static bool is_features(const char *backbone)
 {
-    return strncmp(backbone, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0;
+    return strncmp(backbone, SFP__VIT_FEATURES, strlen(SFP__VIT_FEATURES)) == 0;
 }
 
 static sfp_status make_random(const sfp__vit_config *c, uint64_t seed, float spread, const char *name,
@@ -134,10 +134,10 @@ static sfp_status open_features(const char *backbone, const sfp_engine_options *
 {
     sfp__vit *vit = NULL;
     int64_t dim;
-    if (!sfp__parse_int(backbone + strlen(SFP_VIT_FEATURES), &dim) || dim < 1 || dim > SFP_ROW_MAX)
+    if (!sfp__parse_int(backbone + strlen(SFP__VIT_FEATURES), &dim) || dim < 1 || dim > SFP__ROW_MAX)
         return sfp__fail_key(err, "backbone", SFP_EINVAL,
-                             "backbone is '%.80s', expected " SFP_VIT_FEATURES "1 to " SFP_VIT_FEATURES "%d", backbone,
-                             SFP_ROW_MAX);
+                             "backbone is '%.80s', expected " SFP__VIT_FEATURES "1 to " SFP__VIT_FEATURES "%d", backbone,
+                             SFP__ROW_MAX);
     if (o->image_size || o->precision)
         return sfp__fail(err, SFP_EINVAL, "features have no image size and no precision, expected 0 for both");
     TRY(sfp__vit_rows((int)dim, &vit, err));
@@ -161,7 +161,7 @@ static sfp_status open_backbone(const char *backbone, const sfp_engine_options *
     bool chooses = o.image_size == SFP_IMAGE_SIZE_AUTO;
     if (chooses)
         o.image_size = 0;
-    if (strcmp(backbone, SFP_VIT_BUILTIN) == 0 && !sfp__vit_has_builtin()) {
+    if (strcmp(backbone, SFP__VIT_BUILTIN) == 0 && !sfp__vit_has_builtin()) {
         if (o.log)
             o.log(
                 o.log_ctx, SFP_LOG_WARNING,
@@ -226,12 +226,12 @@ static bool locate_backbone(const char *recorded, const char *file, char name[PA
 static sfp_status find_backbone(const sfp_engine_options *o, char name[PATH_MAX], sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
-    char file[PATH_MAX], result[PATH_MAX], learned[SFP_NAME_MAX];
+    char file[PATH_MAX], result[PATH_MAX], learned[SFP__NAME_MAX];
     sfp_error why;
     TRY(sfp__state_path(o->state, file, sizeof file, err));
     TRY(sfp__state_backbone(file, learned, sizeof learned, err));
-    bool own = !*learned || strcmp(learned, SFP_VIT_BUILTIN) == 0 || strcmp(learned, "random") == 0;
-    (void)snprintf(name, PATH_MAX, "%s", own ? SFP_VIT_BUILTIN : learned);
+    bool own = !*learned || strcmp(learned, SFP__VIT_BUILTIN) == 0 || strcmp(learned, "random") == 0;
+    (void)snprintf(name, PATH_MAX, "%s", own ? SFP__VIT_BUILTIN : learned);
     if (own || is_features(learned))
         return SFP_OK;
     const char *slash = strrchr(file, '/');
@@ -240,7 +240,7 @@ static sfp_status find_backbone(const sfp_engine_options *o, char name[PATH_MAX]
     if (sfp__is_machine_error(status))
         return sfp__fail(err, status, "%s", why.message);
     const char *recorded = status ? NULL : sfp__result_value(&r, "backbone");
-    if (!recorded || strcmp(recorded, SFP_VIT_BUILTIN) == 0)
+    if (!recorded || strcmp(recorded, SFP__VIT_BUILTIN) == 0)
         return sfp__fail_key(err, "backbone", SFP_ENOTFOUND,
                              "%s: its backbone is '%s', but no result.json beside it has the path; use --backbone FILE", file,
                              learned);
@@ -318,11 +318,11 @@ static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp
     TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].scope == SFP__SCOPE_ENGINE && a->opts[i].changes == SFP__CHANGES_ALL &&
-            a->values[i].rank > SFP_RANK_PRESET)
+            a->values[i].rank > SFP__RANK_PRESET)
             return sfp__fail_key(err, a->opts[i].name, SFP_EINVAL,
                                  "%s has no effect with data %s: its features are learned from as they are", a->opts[i].name,
                                  data);
-    (void)snprintf(name, size, SFP_VIT_FEATURES "%d", source->row_dim);
+    (void)snprintf(name, size, SFP__VIT_FEATURES "%d", source->row_dim);
     return SFP_OK;
 }
 

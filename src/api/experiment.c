@@ -86,7 +86,7 @@ static sfp_status list_settings(const sfp_settings *settings, sfp__strings *out,
         return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     for (size_t i = 0; a && i < a->count; i++) {
         const char *key = a->opts[i].name;
-        if (a->opts[i].type == SFP_OPT_GROUP || a->values[i].rank < SFP_RANK_FILE)
+        if (a->opts[i].type == SFP__OPT_GROUP || a->values[i].rank < SFP__RANK_FILE)
             continue;
         if (a->opts[i].per_run)
             return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on an experiment, which sets it for each run", key);
@@ -123,8 +123,8 @@ static sfp_status read_options(const sfp_experiment_options *given, bool sweep, 
     if (own->paper_dataset && !sfp__paper_number("E2", "StreamFP", own->paper_dataset, "Acc", &value, &spread))
         return sfp__fail_key(err, "paper-data", SFP_EINVAL, "paper-data is '%s', expected Stream-51, CORe50, Clear10 or Clear100",
                              own->paper_dataset);
-    if (out->seeds * (out->orders ? out->orders : 1) > SFP_REPETITIONS_MAX)
-        return sfp__fail_key(err, "seeds", SFP_ELIMIT, "seeds x orders is more than %d", SFP_REPETITIONS_MAX);
+    if (out->seeds * (out->orders ? out->orders : 1) > SFP__REPETITIONS_MAX)
+        return sfp__fail_key(err, "seeds", SFP_ELIMIT, "seeds x orders is more than %d", SFP__REPETITIONS_MAX);
     return SFP_OK;
 }
 

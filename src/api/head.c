@@ -33,8 +33,8 @@ DEFINE_OWNED_PTR(sfp_head, sfp_head_free)
 static sfp_status create(const char *method, int dim, const sfp_head_options *opt, sfp_head **out, sfp_error *err)
 {
     OWNED_PTR(sfp_head_free) sfp_head *h = NULL;
-    if (dim < 1 || dim > SFP_ROW_MAX)
-        return sfp__fail(err, SFP_EINVAL, "dim is %d, expected 1 to %d", dim, SFP_ROW_MAX);
+    if (dim < 1 || dim > SFP__ROW_MAX)
+        return sfp__fail(err, SFP_EINVAL, "dim is %d, expected 1 to %d", dim, SFP__ROW_MAX);
     if (opt->threads < 0 || opt->threads > 1024)
         return sfp__fail_key(err, "threads", SFP_EINVAL, "threads is %d, expected 0 to 1024", opt->threads);
     if (opt->tap_dim < 0 || opt->tap_dim > dim || (opt->tap_dim && dim % opt->tap_dim))
@@ -140,7 +140,7 @@ sfp_status sfp_head_add_class(sfp_head *h, const char *name, int32_t *label, sfp
         if (!h->names[c] && sfp__head_label_samples(h->core, c) == 0)
             unused = c;
     }
-    if (unused >= SFP_HEAD_LABEL_MAX)
+    if (unused >= SFP__HEAD_LABEL_MAX)
         return sfp__fail(err, SFP_ELIMIT, "class '%.80s': the head has %d classes, expected fewer", name, h->classes);
     OWNED char *copy = sfp__strdup(name);
     TRY(sfp__check_memory(copy, err));
@@ -167,9 +167,9 @@ static void matrix_done(matrix *m)
 static sfp_status check_row(const sfp_head *h, int i, const float *row, sfp_error *err)
 {
     for (int k = 0; k < h->dim; k++)
-        if (!(fabsf(row[k]) <= SFP_HEAD_VALUE_MAX))
+        if (!(fabsf(row[k]) <= SFP__HEAD_VALUE_MAX))
             return sfp__fail(err, SFP_EINVAL, "row %d: value %d is %g, expected a number within +-%g", i, k, (double)row[k],
-                             (double)SFP_HEAD_VALUE_MAX);
+                             (double)SFP__HEAD_VALUE_MAX);
     return SFP_OK;
 }
 
@@ -206,8 +206,8 @@ sfp_status sfp_head_learn(sfp_head *h, int count, const float *rows, int64_t str
     int classes = 0;
     TRY(read_rows(h, count, rows, stride, labels, &m, err));
     for (int i = 0; i < count; i++) {
-        if (labels[i] < 0 || labels[i] >= SFP_HEAD_LABEL_MAX)
-            return sfp__fail(err, SFP_EINVAL, "row %d: label is %d, expected 0 to %d", i, labels[i], SFP_HEAD_LABEL_MAX - 1);
+        if (labels[i] < 0 || labels[i] >= SFP__HEAD_LABEL_MAX)
+            return sfp__fail(err, SFP_EINVAL, "row %d: label is %d, expected 0 to %d", i, labels[i], SFP__HEAD_LABEL_MAX - 1);
         classes = labels[i] >= classes ? labels[i] + 1 : classes;
     }
     TRY(reserve_classes(h, classes, err));
@@ -373,7 +373,7 @@ static sfp_status check_size(const sfp__tensor_file *st, const char *method, int
         bytes += st->tensors[i].bytes;
     size_t products = strcmp(method, "ridge") == 0 || strcmp(method, "slda") == 0 ? d * d / 2 : 0;
     bool ranpac = strcmp(method, "ranpac") == 0; /* whose sums have a fixed width */
-    if (labels->count > SFP_HEAD_LABEL_MAX || (!ranpac && bytes / sizeof(double) < labels->count * d + products))
+    if (labels->count > SFP__HEAD_LABEL_MAX || (!ranpac && bytes / sizeof(double) < labels->count * d + products))
         return sfp__fail(err, SFP_EFORMAT,
                          "%s: the file has %zu bytes of tensors, expected the sums of %zu classes and %d values", st->path, bytes,
                          labels->count, dim);
@@ -385,7 +385,7 @@ static sfp_status read_options(const sfp__tensor_file *st, int *dim, sfp_head_op
     const char *seed = sfp__tensor_file_meta(st, "seed");
     char *end = NULL;
     long long number;
-    TRY(sfp__metadata_int(st, "dim", 1, SFP_ROW_MAX, &number, err));
+    TRY(sfp__metadata_int(st, "dim", 1, SFP__ROW_MAX, &number, err));
     *dim = (int)number;
     TRY(sfp__metadata_int(st, "tap_dim", 1, *dim, &number, err));
     o->tap_dim = (int32_t)number;
@@ -404,10 +404,10 @@ static sfp_status read_options(const sfp__tensor_file *st, int *dim, sfp_head_op
 
 static sfp_status check_file(const sfp__tensor_file *st, sfp_error *err)
 {
-    char sum[SFP_CHECKSUM_MAX];
+    char sum[SFP__CHECKSUM_MAX];
     TRY(sfp__metadata_check_format(st, FORMAT, VERSION, true, err));
-    if (!sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY))
-        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, SFP_CHECKSUM_KEY);
+    if (!sfp__tensor_file_meta(st, SFP__CHECKSUM_KEY))
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, SFP__CHECKSUM_KEY);
     TRY(sfp__state_sum(st->count, st->tensors, st->meta_count, st->meta, sum, err));
     return sfp__safetensors_expect_sum(st, sum, err);
 }
@@ -444,7 +444,7 @@ sfp_status sfp_head_load(const char *path, int threads, sfp_head **out, sfp_erro
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'method' is missing", path);
     TRY(read_options(st, &dim, &o, err));
     TRY(check_size(st, method, dim, err));
-    TRY(sfp__metadata_names_read(st, SFP_HEAD_LABEL_MAX, &names, err));
+    TRY(sfp__metadata_names_read(st, SFP__HEAD_LABEL_MAX, &names, err));
     sfp_status status = create(method, dim, &o, &h, err);
     if (status)
         return sfp__fail_prefix(err, status, "%s", path);

@@ -141,7 +141,7 @@ static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit
                          im->format, SFP_IMAGE_FEATURES);
     if (to->rows)
         return fit_row(im, label, to, rgb, err);
-    if (has_pixels(im) && im->width == size && im->height == size && how == SFP_RESIZE_SQUASH && !has_box(im)) {
+    if (has_pixels(im) && im->width == size && im->height == size && how == SFP__RESIZE_SQUASH && !has_box(im)) {
         copy_pixels(im, rgb); /* at the input size already: nothing is allocated */
         return SFP_OK;
     }
@@ -158,12 +158,12 @@ static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit
 /* The bytes of an encoded image or of a file, as they are. */
 static sfp_status copy_file(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
 {
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED, .size = im->bytes};
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_ENCODED, .size = im->bytes};
     if (im->format == SFP_IMAGE_FILE) {
         TRY(sfp__raw_image_read(im->data, &p, err));
-    } else if (im->bytes > SFP_RAW_IMAGE_BYTES_MAX) {
+    } else if (im->bytes > SFP__RAW_IMAGE_BYTES_MAX) {
         return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, im->bytes,
-                         SFP_RAW_IMAGE_BYTES_MAX);
+                         SFP__RAW_IMAGE_BYTES_MAX);
     } else if (im->bytes > 0) {
         TRY(sfp__check_memory((p.bytes = sfp__malloc(im->bytes)), err));
         memcpy(p.bytes, im->data, im->bytes);
@@ -186,7 +186,7 @@ static sfp_status copy_grey(const sfp_image *im, const char *label, sfp__raw_ima
         for (int x = 0; x < im->width; x++)
             space.rgb[(size_t)y * width + (size_t)x] = ((const uint8_t *)im->data)[y * row_step(im) + x * pixel_step(im)];
     *out = (sfp__raw_image){
-        .kind = SFP_RAW_IMAGE_GREY, .width = im->width, .height = im->height, .bytes = space.rgb, .size = width * height};
+        .kind = SFP__RAW_IMAGE_GREY, .width = im->width, .height = im->height, .bytes = space.rgb, .size = width * height};
     return SFP_OK;
 }
 
@@ -201,7 +201,7 @@ sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_i
     } else {
         sfp__image rgb = {0};
         TRY(to_rgb(im, label, &rgb, err));
-        p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = rgb.width, .height = rgb.height, .bytes = rgb.rgb};
+        p = (sfp__raw_image){.kind = SFP__RAW_IMAGE_RGB, .width = rgb.width, .height = rgb.height, .bytes = rgb.rgb};
         p.size = 3 * (size_t)rgb.width * (size_t)rgb.height;
     }
     p.has_box = has_box(im);
@@ -219,7 +219,7 @@ sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, u
                          SFP__API_SIDE_MAX);
     if (resize && !crop && strcmp(resize, "squash") != 0)
         return sfp__fail_key(err, "resize", SFP_EINVAL, "resize is '%.80s', expected squash|crop", resize);
-    return fit_one(image, "image", &(sfp__vit_config){.img_size = size}, crop ? SFP_RESIZE_CROP : SFP_RESIZE_SQUASH, rgb, err);
+    return fit_one(image, "image", &(sfp__vit_config){.img_size = size}, crop ? SFP__RESIZE_CROP : SFP__RESIZE_SQUASH, rgb, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ in parallel */

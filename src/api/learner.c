@@ -67,7 +67,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
                               {&l->errors, b, sizeof *l->errors},
                               {&l->queue_index, b, sizeof *l->queue_index},
                               {&l->queue, (size_t)l->queue_max, sizeof *l->queue}};
-    TRY(sfp__block(&l->block, SFP_LIST(list), err));
+    TRY(sfp__block(&l->block, SFP__LIST(list), err));
     TRY(sfp__learner_create(e->vit, e->pool, &o, &l->core, err));
     atomic_store(&l->classes, sfp__learner_classes(l->core));
     *out = TAKE(l);

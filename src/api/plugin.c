@@ -16,9 +16,9 @@
 
 enum { NAME_BYTES = 32, STATE_BYTES_MAX = 1 << 20 };
 
-_Static_assert((int)SFP_NEEDS_SCORE == SFP_NEED_SCORE && (int)SFP_NEEDS_FEATURES == SFP_NEED_FEATURES &&
-                   (int)SFP_NEEDS_LOGITS == SFP_NEED_LOGITS && (int)SFP_NEEDS_PROBS == SFP_NEED_PROBS &&
-                   (int)SFP_NEEDS_QUERY == SFP_NEED_QUERY,
+_Static_assert((int)SFP_NEEDS_SCORE == SFP__NEED_SCORE && (int)SFP_NEEDS_FEATURES == SFP__NEED_FEATURES &&
+                   (int)SFP_NEEDS_LOGITS == SFP__NEED_LOGITS && (int)SFP_NEEDS_PROBS == SFP__NEED_PROBS &&
+                   (int)SFP_NEEDS_QUERY == SFP__NEED_QUERY,
                "public and internal needs are the same bits");
 _Static_assert(sizeof(int) == sizeof(int32_t), "indices of the callbacks are ints of the learner");
 
@@ -75,7 +75,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     bool *used;
     const sfp__want list[] = {{&weights, (size_t)b, sizeof *weights}, {&used, (size_t)b, sizeof *used}};
     sfp__arena_reset(env->arena);
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     bool whole = c >= b;
     for (int i = 0; i < b; i++) {
         out[i] = whole ? i : -1;
@@ -115,7 +115,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 /* Checks the members that both kinds of definitions have. `what` is "selector" or "buffer method". */
 static sfp_status check_names(const char *what, const char *name, bool callback, unsigned needs, unsigned allowed, sfp_error *err)
 {
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     size_t n = name ? strnlen(name, NAME_BYTES) : 0;
     (void)sfp__printable(name ? name : "", shown, sizeof shown);
     if (n == 0 || n == NAME_BYTES || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
@@ -180,7 +180,7 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
                               {&made.slot_time, m, sizeof *made.slot_time},
                               {&made.slot_used, m, sizeof *made.slot_used},
                               {&made.sample_used, b, sizeof *made.sample_used}};
-    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(state, SFP__LIST(list), err));
     *s = made;
     return SFP_OK;
 }
@@ -195,7 +195,7 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
     buffer_state *s = state;
     if (index == 0)
         *out =
-            (sfp__state_tensor){.name = "state", .type = SFP_STATE_U8, .ndim = 1, .shape = {(int64_t)s->bytes}, .data = s->data};
+            (sfp__state_tensor){.name = "state", .type = SFP__STATE_U8, .ndim = 1, .shape = {(int64_t)s->bytes}, .data = s->data};
     return s->bytes > 0;
 }
 

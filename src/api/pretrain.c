@@ -14,7 +14,7 @@ sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dt
 {
     IN_LIBRARY;
     static const char *const words[] = {"f32", "f16", "bf16"};
-    static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
+    static const sfp__dtype types[] = {SFP__DTYPE_F32, SFP__DTYPE_F16, SFP__DTYPE_BF16};
     size_t i = 0, n = sizeof words / sizeof *words;
     SFP__REQUIRE(e && path, "engine and path");
     if (e->vit->config.rows)

@@ -27,7 +27,7 @@ static sfp_status record_source(sfp__args *a, const char *key, const sfp_source 
     TRY(sfp__check_memory(name, err));
     sfp__free(v->text);
     v->text = name;
-    v->rank = SFP_RANK_COMMAND_LINE;
+    v->rank = SFP__RANK_COMMAND_LINE;
     return SFP_OK;
 }
 

@@ -31,22 +31,22 @@ static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 static sfp_setting_info describe(const sfp__opt *o, const char *group)
 {
     static const sfp_setting_type types[] = {
-        [SFP_OPT_FLAG] = SFP_TYPE_FLAG,     [SFP_OPT_INT] = SFP_TYPE_INT,    [SFP_OPT_REAL] = SFP_TYPE_REAL,
-        [SFP_OPT_STRING] = SFP_TYPE_TEXT,   [SFP_OPT_RANGE] = SFP_TYPE_TEXT, [SFP_OPT_PAIR] = SFP_TYPE_TEXT,
-        [SFP_OPT_CHOICE] = SFP_TYPE_CHOICE, [SFP_OPT_GROUP] = SFP_TYPE_TEXT};
+        [SFP__OPT_FLAG] = SFP_TYPE_FLAG,     [SFP__OPT_INT] = SFP_TYPE_INT,    [SFP__OPT_REAL] = SFP_TYPE_REAL,
+        [SFP__OPT_STRING] = SFP_TYPE_TEXT,   [SFP__OPT_RANGE] = SFP_TYPE_TEXT, [SFP__OPT_PAIR] = SFP_TYPE_TEXT,
+        [SFP__OPT_CHOICE] = SFP_TYPE_CHOICE, [SFP__OPT_GROUP] = SFP_TYPE_TEXT};
     static const sfp_setting_scope scopes[] = {
         [SFP__SCOPE_RUN] = SFP_SCOPE_RUN, [SFP__SCOPE_LEARNER] = SFP_SCOPE_LEARNER, [SFP__SCOPE_ENGINE] = SFP_SCOPE_ENGINE};
     static const int changes[] = {[SFP__CHANGES_ALL] = SFP_CHANGES_RESULT | SFP_CHANGES_COST,
                                   [SFP__CHANGES_RESULT] = SFP_CHANGES_RESULT,
                                   [SFP__CHANGES_COST] = SFP_CHANGES_COST,
                                   [SFP__CHANGES_NOTHING] = 0};
-    const bool number = o->type == SFP_OPT_INT || o->type == SFP_OPT_REAL;
+    const bool number = o->type == SFP__OPT_INT || o->type == SFP__OPT_REAL;
     return (sfp_setting_info){.key = o->name,
                               .group = group,
                               .type = types[o->type],
                               .scope = scopes[o->scope],
                               .changes = changes[o->changes],
-                              .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
+                              .values = o->type == SFP__OPT_FLAG ? "on|off" : o->arg,
                               .default_value = o->default_value,
                               .min = number ? o->min : 0,
                               .max = number ? o->max : 0,
@@ -59,7 +59,7 @@ static void fill_table(table *t, size_t count, const sfp__opt *rows)
 {
     const char *group = NULL;
     for (size_t i = 0; i < count && t->count < ROWS_MAX; i++) {
-        if (rows[i].type == SFP_OPT_GROUP)
+        if (rows[i].type == SFP__OPT_GROUP)
             group = rows[i].help;
         else if (rows[i].scope != SFP__SCOPE_COMMAND)
             t->rows[t->count++] = describe(&rows[i], group);
@@ -69,7 +69,7 @@ static void fill_table(table *t, size_t count, const sfp__opt *rows)
 static void fill_tables(void)
 {
     fill_table(&run_table, sfp__run_table_count, sfp__run_table);
-    fill_table(&pretrain_table, SFP_PRETRAIN_ROWS, sfp__pretrain_rows);
+    fill_table(&pretrain_table, SFP__PRETRAIN_ROWS, sfp__pretrain_rows);
 }
 
 static const sfp_setting_info *row_of(const table *t, int i)
@@ -96,7 +96,7 @@ static sfp_status create(const table *t, sfp_settings **out, sfp_error *err)
     SFP__REQUIRE(out, "out");
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
     TRY(t == &run_table ? sfp__run_args_init(&s->args, err)
-                        : sfp__args_init(&s->args, t->command, sfp__pretrain_rows, SFP_PRETRAIN_ROWS, err));
+                        : sfp__args_init(&s->args, t->command, sfp__pretrain_rows, SFP__PRETRAIN_ROWS, err));
     *out = TAKE(s);
     return SFP_OK;
 }
@@ -134,9 +134,9 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
     SFP__REQUIRE(s && key && value, "settings, key and value");
     const sfp__opt *o = find_setting(s, key);
     if (o && sfp__api_pretrain_args(s))
-        return sfp__args_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
+        return sfp__args_set(&s->args, o->name, value, SFP__RANK_COMMAND_LINE, o->name, err);
     if (o)
-        return sfp__run_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
+        return sfp__run_set(&s->args, o->name, value, SFP__RANK_COMMAND_LINE, o->name, err);
     sfp_status status = sfp__args_unknown(&s->args, "setting", "", key, err);
     if (err)
         (void)snprintf(err->key, sizeof err->key, "%.*s", SFP_KEY_MAX - 1, key);
@@ -162,7 +162,7 @@ const char *sfp_settings_get(const sfp_settings *s, const char *key)
 int sfp_settings_has_effect(const sfp_settings *s, const char *key)
 {
     const sfp__args *a = s ? sfp__api_run_args(s) : NULL;
-    char beside[SFP_KEY_LENGTH_MAX + 1];
+    char beside[SFP__KEY_LENGTH_MAX + 1];
     return a && key && find_setting(s, key) && !sfp__run_has_no_effect(a, key, beside, sizeof beside);
 }
 
@@ -194,7 +194,7 @@ static const char *engine_value(const sfp_engine *e, const char *key, char *buf,
 /* Is the value chosen when an engine is opened? A preset, too, says how to open one, but any other is fine. */
 static bool engine_decides(const sfp__opt *o, const sfp__value *v)
 {
-    return v->rank <= SFP_RANK_PRESET || (o->named.word && strcmp(v->text, o->named.word) == 0);
+    return v->rank <= SFP__RANK_PRESET || (o->named.word && strcmp(v->text, o->named.word) == 0);
 }
 
 /* Refuses settings of the engine that this engine was not opened with. */
@@ -219,7 +219,7 @@ static sfp_status check_learner(const sfp__args *a, sfp_error *err)
 {
     for (size_t i = 0; i < a->count; i++) {
         const char *key = a->opts[i].name;
-        if (a->opts[i].type != SFP_OPT_GROUP && a->opts[i].scope == SFP__SCOPE_RUN && a->values[i].rank > SFP_RANK_PRESET)
+        if (a->opts[i].type != SFP__OPT_GROUP && a->opts[i].scope == SFP__SCOPE_RUN && a->values[i].rank > SFP__RANK_PRESET)
             return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on a learner: it is a setting of a run", key);
     }
     return SFP_OK;
@@ -265,7 +265,7 @@ sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *setting
         char buf[32];
         if (o->scope == SFP__SCOPE_ENGINE && engine_decides(o, &a->values[i]))
             TRY(sfp__args_set(args, o->name, engine_value(e, o->name, buf, sizeof buf),
-                              rank > SFP_RANK_DEFAULT ? rank : SFP_RANK_DEFAULT, o->name, err));
+                              rank > SFP__RANK_DEFAULT ? rank : SFP__RANK_DEFAULT, o->name, err));
     }
     TRY(sfp__run_options_read(args, own_source, &options, note, err));
     *out = options;

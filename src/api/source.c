@@ -98,10 +98,10 @@ const char *sfp_source_warning(const sfp_source *s)
 sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, sfp_image *image, sfp_error *err)
 {
     IN_LIBRARY;
-    static const int32_t formats[] = {[SFP_RAW_IMAGE_ENCODED] = SFP_IMAGE_ENCODED,
-                                      [SFP_RAW_IMAGE_RGB] = SFP_IMAGE_RGB,
-                                      [SFP_RAW_IMAGE_GREY] = SFP_IMAGE_GREY,
-                                      [SFP_RAW_IMAGE_ROW] = SFP_IMAGE_FEATURES};
+    static const int32_t formats[] = {[SFP__RAW_IMAGE_ENCODED] = SFP_IMAGE_ENCODED,
+                                      [SFP__RAW_IMAGE_RGB] = SFP_IMAGE_RGB,
+                                      [SFP__RAW_IMAGE_GREY] = SFP_IMAGE_GREY,
+                                      [SFP__RAW_IMAGE_ROW] = SFP_IMAGE_FEATURES};
     sfp_record r = {0};
     sfp__raw_image p = {0};
     SFP__REQUIRE(s, "source");
@@ -116,7 +116,7 @@ sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, s
         *record = r;
     if (!image)
         return SFP_OK;
-    if (p.kind == SFP_RAW_IMAGE_ROW)
+    if (p.kind == SFP__RAW_IMAGE_ROW)
         p.width = (int)(p.size / sizeof(float));
     *image = (sfp_image){.format = formats[p.kind], .width = p.width, .height = p.height, .data = p.bytes, .bytes = p.size};
     if (p.has_box)
@@ -140,9 +140,9 @@ typedef struct own_source {
     sfp__source_live live;
     sfp_source_definition def; /* callbacks are NULL until the source is complete */
     /* live */
-    sfp__names names;                 /* classes so far; base.class_names is its list, which never moves */
-    uint64_t delivered;               /* items */
-    char key[SFP_PATH_BYTES_MAX + 1]; /* of the last item, or its number */
+    sfp__names names;                  /* classes so far; base.class_names is its list, which never moves */
+    uint64_t delivered;                /* items */
+    char key[SFP__PATH_BYTES_MAX + 1]; /* of the last item, or its number */
     bool ended;
     sfp_error failure; /* of next, which is not called again; status SFP_OK: none */
 } own_source;
@@ -185,7 +185,7 @@ static sfp_status record_own(const sfp_source *base, int64_t i, sfp_record *out,
     const own_source *s = (const own_source *)base;
     sfp_record r = sfp__record_none();
     sfp_error why = {0};
-    char where[SFP_NAME_MAX];
+    char where[SFP__NAME_MAX];
     sfp_status status = s->def.record(s->def.ctx, i, &r, &why);
     if (status)
         return sfp__api_callback_failed(status, &why, name_indexed(base, i, where, sizeof where), err);
@@ -199,7 +199,7 @@ static sfp_status load_own(const sfp_source *base, int64_t i, sfp__raw_image *ou
     const own_source *s = (const own_source *)base;
     sfp_image image = {0};
     sfp_error why = {0};
-    char where[SFP_NAME_MAX];
+    char where[SFP__NAME_MAX];
     (void)name_indexed(base, i, where, sizeof where);
     sfp_status status = s->def.load(s->def.ctx, i, &image, &why);
     if (status)
@@ -219,7 +219,7 @@ static sfp_status set_key(own_source *s, const sfp_live_item *item, sfp_error *e
     (void)snprintf(s->key, sizeof s->key, "%.400s[%llu]", s->base.path, (unsigned long long)number);
     size_t n = item->key ? strnlen(item->key, sizeof s->key) : 0;
     if (n >= sizeof s->key)
-        return sfp__fail(err, SFP_ELIMIT, "%s: key has more than %d bytes", s->key, SFP_PATH_BYTES_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: key has more than %d bytes", s->key, SFP__PATH_BYTES_MAX);
     if (n > 0)
         memcpy(s->key, item->key, n + 1);
     return SFP_OK;
@@ -229,7 +229,7 @@ static sfp_status set_key(own_source *s, const sfp_live_item *item, sfp_error *e
 static const char *display_live(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
     const own_source *s = (const own_source *)base;
-    char key[SFP_NAME_MAX];
+    char key[SFP__NAME_MAX];
     (void)i;
     (void)snprintf(buf, size, "%s: %s", base->path, sfp__printable(s->key, key, sizeof key));
     return buf;
@@ -258,7 +258,7 @@ static sfp_status convert_item(own_source *s, const sfp_live_item *item, sfp_rec
 {
     sfp_record r = sfp__record_none();
     sfp__raw_image p = {0};
-    char where[SFP_NAME_MAX];
+    char where[SFP__NAME_MAX];
     TRY(set_key(s, item, err));
     (void)display_live(&s->base, -1, where, sizeof where);
     if (!item->image.data && !(item->key && *item->key && item->class_name))
@@ -328,7 +328,7 @@ static sfp_status next_live(sfp_source *base, sfp_record *record, sfp__raw_image
 
 static sfp_status check_definition(const sfp_source_definition *d, sfp_error *err)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     if (!d->name || !*d->name)
         return sfp__fail(err, SFP_EINVAL, "sfp_source_definition: name is empty, expected a name for messages");
     (void)sfp__printable(d->name, name, sizeof name);
@@ -343,9 +343,9 @@ static sfp_status check_definition(const sfp_source_definition *d, sfp_error *er
         return sfp__fail(err, SFP_EINVAL,
                          "source '%s': %s is NULL, expected count, record and load (indexed), or next alone (live)", name,
                          !d->record ? "record" : "load");
-    if (d->count < 0 || d->count > SFP_RECORDS_MAX)
+    if (d->count < 0 || d->count > SFP__RECORDS_MAX)
         return sfp__fail(err, SFP_EINVAL, "source '%s': count is %lld, expected 0 to %lld; a live source has a callback next",
-                         name, (long long)d->count, (long long)SFP_RECORDS_MAX);
+                         name, (long long)d->count, (long long)SFP__RECORDS_MAX);
     return SFP_OK;
 }
 
@@ -353,9 +353,9 @@ static sfp_status check_definition(const sfp_source_definition *d, sfp_error *er
 static sfp_status copy_names(const char *source, const char *what, int32_t count, const char *const *names, sfp__names *out,
                              sfp_error *err)
 {
-    if (count < 0 || count > SFP_CLASSES_MAX)
+    if (count < 0 || count > SFP__CLASSES_MAX)
         return sfp__fail(err, SFP_EINVAL, "source '%s': number of %s is %d, expected 0 to %d", source, what, count,
-                         SFP_CLASSES_MAX);
+                         SFP__CLASSES_MAX);
     if (count > 0 && !names)
         return sfp__fail(err, SFP_EINVAL, "source '%s': names of %s are NULL, expected %d names", source, what, count);
     for (int32_t i = 0; i < count; i++) {
@@ -383,7 +383,7 @@ static sfp_status make_source(const sfp_source_definition *d, sfp_source **out, 
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
     OWNED_BY(sfp__names_done) sfp__names classes = {0};
     OWNED_BY(sfp__names_done) sfp__names domains = {0};
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     TRY(check_definition(d, err));
     (void)sfp__printable(d->name, name, sizeof name);
     TRY(copy_names(name, "classes", d->classes, d->class_names, &classes, err));

@@ -30,5 +30,5 @@ sfp__digest sfp__digest_bytes(sfp__digest start, const void *bytes, size_t n)
         memcpy(tail, p, left);
     for (int i = 0; i < LANES; i++)
         lane[i] = step(step(lane[i], tail[i]), n);
-    return (sfp__digest){{sfp__hash(SFP_HASH_START, lane, sizeof lane), sfp__hash(factor, lane, sizeof lane)}};
+    return (sfp__digest){{sfp__hash(SFP__HASH_START, lane, sizeof lane), sfp__hash(factor, lane, sizeof lane)}};
 }

@@ -1,4 +1,4 @@
-#define SFP_ERROR_FUNCTIONS
+#define SFP__ERROR_FUNCTIONS
 #include "base/error.h"
 
 #include "base/mem.h"

@@ -50,7 +50,7 @@ static inline bool sfp__is_machine_error(sfp_status status)
 
 /* clang-tidy analyses one file at a time. These macros show it that the functions never return SFP_OK, so that it knows which
  * pointers are set afterwards. */
-#if defined(__clang_analyzer__) && !defined(SFP_ERROR_FUNCTIONS)
+#if defined(__clang_analyzer__) && !defined(SFP__ERROR_FUNCTIONS)
 #define sfp__fail(err, status, ...) (sfp__fail(err, status, __VA_ARGS__), (status))
 #define sfp__fail_key(err, key, status, ...) (sfp__fail_key(err, key, status, __VA_ARGS__), (status))
 #define sfp__fail_errno(err, status, ...) (sfp__fail_errno(err, status, __VA_ARGS__), (status))

@@ -35,8 +35,8 @@ size_t sfp__mem_failed(void)
 void *sfp__malloc(size_t size)
 {
     void *p = NULL;
-    if (size > 0 && size <= PTRDIFF_MAX - SFP_ALIGN && !must_fail())
-        p = aligned_alloc(SFP_ALIGN, (size + SFP_ALIGN - 1) & ~(size_t)(SFP_ALIGN - 1));
+    if (size > 0 && size <= PTRDIFF_MAX - SFP__ALIGN && !must_fail())
+        p = aligned_alloc(SFP__ALIGN, (size + SFP__ALIGN - 1) & ~(size_t)(SFP__ALIGN - 1));
     if (!p)
         failed_bytes = size;
     return p;
@@ -70,9 +70,9 @@ sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err)
 /* Computes the bytes of an array, rounded up to the alignment. Returns false on overflow. */
 static bool array_bytes(size_t count, size_t size, size_t *out)
 {
-    if (!sfp__mul_size(count ? count : 1, size, out) || !sfp__add_size(*out, SFP_ALIGN - 1, out))
+    if (!sfp__mul_size(count ? count : 1, size, out) || !sfp__add_size(*out, SFP__ALIGN - 1, out))
         return false;
-    *out &= ~(size_t)(SFP_ALIGN - 1);
+    *out &= ~(size_t)(SFP__ALIGN - 1);
     return true;
 }
 
@@ -157,7 +157,7 @@ struct sfp__arena_block {
     size_t capacity, used; /* bytes after the header */
 };
 
-enum { HEADER = SFP_ALIGN };
+enum { HEADER = SFP__ALIGN };
 _Static_assert(sizeof(sfp__arena_block) <= HEADER, "the header fits before the first aligned byte");
 
 static sfp__arena_block *add_block(sfp__arena *a, size_t capacity)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define SFP_ALIGN 64
+#define SFP__ALIGN 64
 
 /* ----------------------------------------------------------------- ownership
  *
@@ -45,12 +45,12 @@ sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err);
  * is treated as 1.
  *
  *     const sfp__want list[] = {{&l->score, b, sizeof *l->score}, {&l->order, b, sizeof *l->order}};
- *     TRY(sfp__block(&l->block, SFP_LIST(list), err)); */
+ *     TRY(sfp__block(&l->block, SFP__LIST(list), err)); */
 typedef struct sfp__want {
     void *to; /* the address of a pointer */
     size_t count, size;
 } sfp__want;
-#define SFP_LIST(list) sizeof(list) / sizeof *(list), list
+#define SFP__LIST(list) sizeof(list) / sizeof *(list), list
 sfp_status sfp__block(void *to, size_t n, const sfp__want *list, sfp_error *err);
 /* Like sfp__block, with cleared arrays. */
 sfp_status sfp__block_cleared(void *to, size_t n, const sfp__want *list, sfp_error *err);

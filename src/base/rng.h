@@ -31,7 +31,7 @@ void sfp__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
 
 /* A 64-bit hash of bytes, eight at a time (FNV's multiplication and xor, with a fold). It distinguishes names, files and images;
  * it is not a cryptographic hash. Like all file formats of the project, it requires a little-endian machine. */
-#define SFP_HASH_START UINT64_C(14695981039346656037)
+#define SFP__HASH_START UINT64_C(14695981039346656037)
 
 static inline uint64_t sfp__hash(uint64_t h, const void *bytes, size_t n)
 {

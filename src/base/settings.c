@@ -53,9 +53,9 @@ bool sfp__same_number(const char *a, const char *b)
 static int edit_distance(const char *a, const char *b)
 {
     int n = (int)strlen(a), m = (int)strlen(b);
-    if (n > SFP_KEY_LENGTH_MAX || m > SFP_KEY_LENGTH_MAX)
-        return SFP_KEY_LENGTH_MAX;
-    int d[3][SFP_KEY_LENGTH_MAX + 1]; /* rows i-2, i-1, i, by i modulo 3 */
+    if (n > SFP__KEY_LENGTH_MAX || m > SFP__KEY_LENGTH_MAX)
+        return SFP__KEY_LENGTH_MAX;
+    int d[3][SFP__KEY_LENGTH_MAX + 1]; /* rows i-2, i-1, i, by i modulo 3 */
     for (int j = 0; j <= m; j++)
         d[0][j] = j;
     for (int i = 1; i <= n; i++) {
@@ -94,14 +94,14 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
 }
 
 /* Writes the lower-case letters, digits and other bytes of a name without its blanks; false: it is too long. `digits` gets the digits. */
-static bool fold(const char *name, char folded[SFP_KEY_LENGTH_MAX + 1], char digits[SFP_KEY_LENGTH_MAX + 1])
+static bool fold(const char *name, char folded[SFP__KEY_LENGTH_MAX + 1], char digits[SFP__KEY_LENGTH_MAX + 1])
 {
     size_t n = 0, d = 0;
     for (; *name; name++) {
         unsigned char c = (unsigned char)*name;
         if (isspace(c))
             continue;
-        if (n == SFP_KEY_LENGTH_MAX)
+        if (n == SFP__KEY_LENGTH_MAX)
             return false;
         folded[n++] = (char)tolower(c);
         if (isdigit(c))
@@ -114,7 +114,7 @@ static bool fold(const char *name, char folded[SFP_KEY_LENGTH_MAX + 1], char dig
 bool sfp__resembles(const char *a, const char *b)
 {
     enum { LETTERS_MIN = 4 };
-    char x[SFP_KEY_LENGTH_MAX + 1], y[SFP_KEY_LENGTH_MAX + 1], i[SFP_KEY_LENGTH_MAX + 1], j[SFP_KEY_LENGTH_MAX + 1];
+    char x[SFP__KEY_LENGTH_MAX + 1], y[SFP__KEY_LENGTH_MAX + 1], i[SFP__KEY_LENGTH_MAX + 1], j[SFP__KEY_LENGTH_MAX + 1];
     if (!fold(a, x, i) || !fold(b, y, j) || strcmp(i, j) != 0)
         return false;
     size_t digits = strlen(i);
@@ -137,7 +137,7 @@ bool sfp__same_key(const char *a, const char *b)
 const sfp__opt *sfp__opt_find(const sfp__opt *rows, size_t count, const char *key)
 {
     for (size_t i = 0; i < count; i++)
-        if (rows[i].type != SFP_OPT_GROUP && sfp__same_key(rows[i].name, key))
+        if (rows[i].type != SFP__OPT_GROUP && sfp__same_key(rows[i].name, key))
             return &rows[i];
     return NULL;
 }
@@ -206,7 +206,7 @@ static sfp_status fail_number(const sfp__opt *o, const char *text, const char *o
     if (o->max < 1e18) /* not the limit of the type */
         (void)snprintf(most, sizeof most, " to %.15g", o->max);
     return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%.80s', expected %s from %.15g%s%s%s", origin, text,
-                         o->type == SFP_OPT_REAL ? "a number" : "a whole number", o->min, most, o->named.word ? ", or " : "",
+                         o->type == SFP__OPT_REAL ? "a number" : "a whole number", o->min, most, o->named.word ? ", or " : "",
                          o->named.word ? o->named.word : "");
 }
 
@@ -224,7 +224,7 @@ static bool parse_whole(const char *text, int64_t *out)
 
 static sfp_status parse_number(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
-    bool real = o->type == SFP_OPT_REAL, named = o->named.word && strcmp(text, o->named.word) == 0;
+    bool real = o->type == SFP__OPT_REAL, named = o->named.word && strcmp(text, o->named.word) == 0;
     double x = o->named.number;
     int64_t n = (int64_t)x;
     if (!named) {
@@ -303,16 +303,16 @@ static const struct removed *find_removed(const char *key, const char *word)
 sfp_status sfp__opt_parse(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
     switch (o->type) {
-    case SFP_OPT_FLAG:
+    case SFP__OPT_FLAG:
         if (!flag_value(text, &v->flag))
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected on or off", origin, text);
         break;
-    case SFP_OPT_INT:
-    case SFP_OPT_REAL:
+    case SFP__OPT_INT:
+    case SFP__OPT_REAL:
         return parse_number(o, text, origin, v, err);
-    case SFP_OPT_RANGE:
+    case SFP__OPT_RANGE:
         return parse_range(o, text, origin, v, err);
-    case SFP_OPT_CHOICE:
+    case SFP__OPT_CHOICE:
         v->choice = sfp__word_index(o->arg, text);
         if (v->choice < 0) {
             const struct removed *was = find_removed(o->name, text);
@@ -321,8 +321,8 @@ sfp_status sfp__opt_parse(const sfp__opt *o, const char *text, const char *origi
                        : sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
         }
         break;
-    case SFP_OPT_STRING:
-    case SFP_OPT_PAIR:
+    case SFP__OPT_STRING:
+    case SFP__OPT_PAIR:
         if (text[0] == '\0')
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
         if (o->word)
@@ -330,7 +330,7 @@ sfp_status sfp__opt_parse(const sfp__opt *o, const char *text, const char *origi
         if (o->check)
             return check_text(o, text, origin, err);
         break;
-    case SFP_OPT_GROUP:
+    case SFP__OPT_GROUP:
         break;
     }
     return SFP_OK;
@@ -343,8 +343,8 @@ static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp_
     TRY(sfp__opt_parse(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
-    OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
-    TRY(sfp__check_memory(copy && (from || rank <= SFP_RANK_DEFAULT), err));
+    OWNED char *copy = sfp__strdup(text), *from = rank > SFP__RANK_DEFAULT ? sfp__strdup(origin) : NULL;
+    TRY(sfp__check_memory(copy && (from || rank <= SFP__RANK_DEFAULT), err));
     fresh.text = TAKE(copy);
     fresh.origin = TAKE(from);
     sfp__free(v->text);
@@ -359,10 +359,10 @@ sfp_status sfp__args_init(sfp__args *a, const char *command, const sfp__opt *opt
     TRY(sfp__alloc(&a->values, count, sizeof *a->values, err));
     sfp_status s = SFP_OK;
     for (size_t i = 0; !s && i < count; i++) {
-        if (opts[i].type == SFP_OPT_CHOICE)
+        if (opts[i].type == SFP__OPT_CHOICE)
             a->values[i].choice = -1;
         if (opts[i].default_value)
-            s = assign(a, &opts[i], opts[i].default_value, SFP_RANK_DEFAULT, opts[i].name, err);
+            s = assign(a, &opts[i], opts[i].default_value, SFP__RANK_DEFAULT, opts[i].name, err);
     }
     if (s)
         sfp__args_done(a);
@@ -402,10 +402,10 @@ sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err
     for (size_t i = 0; i < a->count; i++) {
         const sfp__opt *o = &a->opts[i];
         sfp__value *v = &a->values[i], before = *v;
-        if (v->rank != rank || o->type == SFP_OPT_GROUP)
+        if (v->rank != rank || o->type == SFP__OPT_GROUP)
             continue;
-        *v = (sfp__value){.choice = o->type == SFP_OPT_CHOICE ? -1 : 0};
-        sfp_status status = o->default_value ? assign(a, o, o->default_value, SFP_RANK_DEFAULT, o->name, err) : SFP_OK;
+        *v = (sfp__value){.choice = o->type == SFP__OPT_CHOICE ? -1 : 0};
+        sfp_status status = o->default_value ? assign(a, o, o->default_value, SFP__RANK_DEFAULT, o->name, err) : SFP_OK;
         if (status) {
             *v = before;
             return status;
@@ -427,7 +427,8 @@ sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *d
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
     if (names) {
         for (size_t i = 0; i < a->count; i++)
-            names[i] = a->opts[i].type == SFP_OPT_GROUP || (!*dashes && a->opts[i].type == SFP_OPT_PAIR) ? NULL : a->opts[i].name;
+            names[i] =
+                a->opts[i].type == SFP__OPT_GROUP || (!*dashes && a->opts[i].type == SFP__OPT_PAIR) ? NULL : a->opts[i].name;
         names[a->count] = *dashes ? "help" : NULL;
         best = sfp__nearest(name, names, a->count + 1);
         sfp__free(names);
@@ -440,7 +441,7 @@ sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *d
 sfp_status sfp__args_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err)
 {
     const sfp__opt *o = sfp__args_find(a, key);
-    return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : sfp__args_unknown(a, "key", "", key, err);
+    return o && o->type != SFP__OPT_PAIR ? assign(a, o, text, rank, origin, err) : sfp__args_unknown(a, "key", "", key, err);
 }
 
 sfp_status sfp__args_set_assignment(sfp__args *a, const char *pair, sfp__opt_rank rank, sfp_error *err)
@@ -448,10 +449,10 @@ sfp_status sfp__args_set_assignment(sfp__args *a, const char *pair, sfp__opt_ran
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair)
         return sfp__fail(err, SFP_EINVAL, "'%s' is not of the form key=value", pair);
-    char key[SFP_KEY_LENGTH_MAX + 1];
+    char key[SFP__KEY_LENGTH_MAX + 1];
     size_t n = (size_t)(equals - pair);
-    if (n > SFP_KEY_LENGTH_MAX)
-        return sfp__fail(err, SFP_EINVAL, "unknown key '%.*s...'", SFP_KEY_LENGTH_MAX, pair);
+    if (n > SFP__KEY_LENGTH_MAX)
+        return sfp__fail(err, SFP_EINVAL, "unknown key '%.*s...'", SFP__KEY_LENGTH_MAX, pair);
     memcpy(key, pair, n);
     key[n] = '\0';
     return sfp__args_set(a, key, equals + 1, rank, key, err);
@@ -470,27 +471,27 @@ static const sfp__value *get(const sfp__args *a, const char *key, int type)
 
 bool sfp__args_flag(const sfp__args *a, const char *key)
 {
-    return get(a, key, SFP_OPT_FLAG)->flag;
+    return get(a, key, SFP__OPT_FLAG)->flag;
 }
 
 int64_t sfp__args_int(const sfp__args *a, const char *key)
 {
-    return get(a, key, SFP_OPT_INT)->integer;
+    return get(a, key, SFP__OPT_INT)->integer;
 }
 
 double sfp__args_real(const sfp__args *a, const char *key)
 {
-    return get(a, key, SFP_OPT_REAL)->real;
+    return get(a, key, SFP__OPT_REAL)->real;
 }
 
 const char *sfp__args_string(const sfp__args *a, const char *key)
 {
-    return get(a, key, SFP_OPT_STRING)->text;
+    return get(a, key, SFP__OPT_STRING)->text;
 }
 
 int sfp__args_choice(const sfp__args *a, const char *key)
 {
-    return get(a, key, SFP_OPT_CHOICE)->choice;
+    return get(a, key, SFP__OPT_CHOICE)->choice;
 }
 
 const char *sfp__args_text(const sfp__args *a, const char *key)
@@ -501,7 +502,7 @@ const char *sfp__args_text(const sfp__args *a, const char *key)
 const char *sfp__args_value(const sfp__args *a, const char *key)
 {
     const sfp__value *v = get(a, key, -1);
-    return a->opts[v - a->values].type == SFP_OPT_FLAG ? (v->flag ? "on" : "off") : v->text;
+    return a->opts[v - a->values].type == SFP__OPT_FLAG ? (v->flag ? "on" : "off") : v->text;
 }
 
 sfp__opt_rank sfp__args_rank(const sfp__args *a, const char *key)
@@ -514,35 +515,35 @@ void sfp__opt_store(const sfp__opt *o, const sfp__value *v, void *options)
     char *at = (char *)options + o->offset;
     double unset = NAN;
     switch (o->type) {
-    case SFP_OPT_FLAG:
+    case SFP__OPT_FLAG:
         *(bool *)at = v->flag;
         break;
-    case SFP_OPT_INT:
+    case SFP__OPT_INT:
         if (o->size == sizeof(int))
             *(int *)at = (int)v->integer;
         else
             *(int64_t *)at = v->integer;
         break;
-    case SFP_OPT_REAL:
+    case SFP__OPT_REAL:
         if (o->size == sizeof(float))
             *(float *)at = (float)v->real;
         else
-            *(double *)at = v->rank == SFP_RANK_UNSET ? unset : v->real;
+            *(double *)at = v->rank == SFP__RANK_UNSET ? unset : v->real;
         break;
-    case SFP_OPT_CHOICE:
+    case SFP__OPT_CHOICE:
         if (v->choice >= 0 && o->size == sizeof(bool))
             *(bool *)at = v->choice == 1;
         else if (v->choice >= 0)
             memcpy(at, &v->choice, sizeof v->choice); /* an enum */
         break;
-    case SFP_OPT_RANGE:
+    case SFP__OPT_RANGE:
         memcpy(at, v->range, sizeof v->range);
         break;
-    case SFP_OPT_STRING:
-        *(const char **)at = o->word && v->rank != SFP_RANK_UNSET ? o->word(v->choice) : v->text;
+    case SFP__OPT_STRING:
+        *(const char **)at = o->word && v->rank != SFP__RANK_UNSET ? o->word(v->choice) : v->text;
         break;
-    case SFP_OPT_PAIR:
-    case SFP_OPT_GROUP:
+    case SFP__OPT_PAIR:
+    case SFP__OPT_GROUP:
         break;
     }
 }
@@ -556,7 +557,7 @@ void sfp__args_store(const sfp__args *a, void *options)
 
 static const char *print_number(const sfp__opt *o, const char *at, char *buf, size_t size)
 {
-    bool real = o->type == SFP_OPT_REAL, small = o->size == sizeof(int);
+    bool real = o->type == SFP__OPT_REAL, small = o->size == sizeof(int);
     int64_t n = real ? 0 : small ? *(const int *)at : *(const int64_t *)at;
     double x = !real ? (double)n : small ? (double)*(const float *)at : *(const double *)at;
     if (o->named.word && !(x < o->named.number) && !(x > o->named.number))
@@ -575,22 +576,22 @@ const char *sfp__opt_print(const sfp__opt *o, const void *options, char *buf, si
     int i = 0;
     buf[0] = '\0';
     switch (o->type) {
-    case SFP_OPT_INT:
-    case SFP_OPT_REAL:
+    case SFP__OPT_INT:
+    case SFP__OPT_REAL:
         return print_number(o, at, buf, size);
-    case SFP_OPT_FLAG:
+    case SFP__OPT_FLAG:
         return sfp__word_at("off|on", *(const bool *)at, buf, size);
-    case SFP_OPT_CHOICE:
+    case SFP__OPT_CHOICE:
         memcpy(&i, at, o->size); /* little-endian, so a bool fits, too */
         return sfp__word_at(o->arg, i, buf, size);
-    case SFP_OPT_RANGE:
+    case SFP__OPT_RANGE:
         (void)snprintf(buf, size, "%d-%d", range[0], range[1]);
         break;
-    case SFP_OPT_STRING:
+    case SFP__OPT_STRING:
         (void)snprintf(buf, size, "%s", *(const char *const *)(const void *)at ? *(const char *const *)(const void *)at : "");
         break;
-    case SFP_OPT_PAIR:
-    case SFP_OPT_GROUP:
+    case SFP__OPT_PAIR:
+    case SFP__OPT_GROUP:
         break;
     }
     return buf;
@@ -598,19 +599,19 @@ const char *sfp__opt_print(const sfp__opt *o, const void *options, char *buf, si
 
 bool sfp__opt_is_switch(const sfp__opt *o)
 {
-    return o->type == SFP_OPT_FLAG && o->default_value;
+    return o->type == SFP__OPT_FLAG && o->default_value;
 }
 
 const char *sfp__opt_default(const sfp__opt *o)
 {
-    return o->type == SFP_OPT_FLAG && !o->default_value ? "off" : o->default_value;
+    return o->type == SFP__OPT_FLAG && !o->default_value ? "off" : o->default_value;
 }
 
 bool sfp__args_given(const sfp__args *a, const char *key)
 {
     const sfp__value *v = get(a, key, -1);
     const char *value = sfp__args_value(a, key), *default_value = sfp__opt_default(&a->opts[v - a->values]);
-    if (v->rank <= SFP_RANK_PRESET)
+    if (v->rank <= SFP__RANK_PRESET)
         return false;
     return !default_value || (strcmp(value, default_value) != 0 && !sfp__same_number(value, default_value));
 }
@@ -636,7 +637,7 @@ typedef struct scene {
 /* Returns the value of the key, which has `n` bytes. */
 static const char *value_of(const scene *s, const char *key, size_t n)
 {
-    char name[SFP_KEY_LENGTH_MAX + 1];
+    char name[SFP__KEY_LENGTH_MAX + 1];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, key);
     for (size_t i = 0; i < s->facts; i++)
         if (strcmp(s->fact[i].key, name) == 0)
@@ -648,7 +649,7 @@ static const char *value_of(const scene *s, const char *key, size_t n)
 static bool is_among(const char *value, const char *words, size_t n)
 {
     for (const char *end = words + n; words < end;) {
-        char word[SFP_KEY_LENGTH_MAX + 1];
+        char word[SFP__KEY_LENGTH_MAX + 1];
         size_t length = strcspn(words, "|&");
         (void)snprintf(word, sizeof word, "%.*s", (int)length, words);
         if (strcmp(word, value) == 0 || sfp__same_number(word, value))
@@ -720,7 +721,7 @@ static const char *find_option(const sfp__args *a, const sfp__no_effect_rule *r,
 {
     for (size_t i = 0; i < a->count; i++) {
         const sfp__opt *o = &a->opts[i];
-        if (o->type != SFP_OPT_GROUP && is_of_rule(r, o) && (only ? sfp__same_key(o->name, only) : sfp__args_given(a, o->name)))
+        if (o->type != SFP__OPT_GROUP && is_of_rule(r, o) && (only ? sfp__same_key(o->name, only) : sfp__args_given(a, o->name)))
             return o->name;
     }
     return NULL;

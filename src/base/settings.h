@@ -18,14 +18,14 @@
 #include <stdint.h>
 
 typedef enum sfp__opt_type {
-    SFP_OPT_FLAG,   /* bool */
-    SFP_OPT_INT,    /* int, int64_t or uint64_t; 1e6 is a whole number, too */
-    SFP_OPT_REAL,   /* double or float */
-    SFP_OPT_STRING, /* const char * */
-    SFP_OPT_CHOICE, /* an enum in the order of the words; of two words also a bool, which is true for the second */
-    SFP_OPT_RANGE,  /* "A-B": int[2] */
-    SFP_OPT_PAIR,
-    SFP_OPT_GROUP
+    SFP__OPT_FLAG,   /* bool */
+    SFP__OPT_INT,    /* int, int64_t or uint64_t; 1e6 is a whole number, too */
+    SFP__OPT_REAL,   /* double or float */
+    SFP__OPT_STRING, /* const char * */
+    SFP__OPT_CHOICE, /* an enum in the order of the words; of two words also a bool, which is true for the second */
+    SFP__OPT_RANGE,  /* "A-B": int[2] */
+    SFP__OPT_PAIR,
+    SFP__OPT_GROUP
 } sfp__opt_type;
 
 /* What a setting belongs to. */
@@ -38,11 +38,11 @@ typedef enum sfp__opt_scope {
 
 /* The only kind of run on which a setting has an effect. */
 typedef enum sfp__opt_only {
-    SFP_ONLY_ANY,
-    SFP_ONLY_TRAINED,     /* fingerprints, which are trained */
-    SFP_ONLY_CLOSED_FORM, /* a closed-form head */
-    SFP_ONLY_LIVE,        /* a live stream */
-    SFP_ONLY_DATASET
+    SFP__ONLY_ANY,
+    SFP__ONLY_TRAINED,     /* fingerprints, which are trained */
+    SFP__ONLY_CLOSED_FORM, /* a closed-form head */
+    SFP__ONLY_LIVE,        /* a live stream */
+    SFP__ONLY_DATASET
 } sfp__opt_only;
 
 /* What another value changes. */
@@ -55,18 +55,18 @@ typedef enum sfp__opt_changes {
 
 /* How files of a learner save a setting. */
 typedef enum sfp__opt_saved {
-    SFP_SAVED_NOT,
-    SFP_SAVED_STATE,     /* states and checkpoints: it gives the learned values their meaning */
-    SFP_SAVED_INFERENCE, /* states and checkpoints: prediction needs it; it may differ when training continues */
-    SFP_SAVED_RUN        /* checkpoints: it affects how a run continues */
+    SFP__SAVED_NOT,
+    SFP__SAVED_STATE,     /* states and checkpoints: it gives the learned values their meaning */
+    SFP__SAVED_INFERENCE, /* states and checkpoints: prediction needs it; it may differ when training continues */
+    SFP__SAVED_RUN        /* checkpoints: it affects how a run continues */
 } sfp__opt_saved;
 
 /* Whether a resumed run may have another value than the original run. */
 typedef enum sfp__opt_resume {
-    SFP_RESUME_SAME,
-    SFP_RESUME_LIVE, /* yes on a live stream: its clock restarts, and a test set may be added at any time */
-    SFP_RESUME_ANY,  /* yes: no result depends on it */
-    SFP_NOT_SAVED    /* yes, and it is not recorded: it concerns only output and messages */
+    SFP__RESUME_SAME,
+    SFP__RESUME_LIVE, /* yes on a live stream: its clock restarts, and a test set may be added at any time */
+    SFP__RESUME_ANY,  /* yes: no result depends on it */
+    SFP__NOT_SAVED    /* yes, and it is not recorded: it concerns only output and messages */
 } sfp__opt_resume;
 
 typedef struct sfp__opt {
@@ -98,63 +98,63 @@ typedef struct sfp__opt {
 } sfp__opt;
 
 /* Rows. Designated initialisers keep unused fields zero; more of them may follow the help text. */
-#define SFP_ROW_FLAG(n, h, ...)                                 \
-    {                                                           \
-        .name = n, .type = SFP_OPT_FLAG, .help = h, __VA_ARGS__ \
+#define SFP__ROW_FLAG(n, h, ...)                                 \
+    {                                                            \
+        .name = n, .type = SFP__OPT_FLAG, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_SWITCH(n, d, h, ...)                                                \
-    {                                                                               \
-        .name = n, .type = SFP_OPT_FLAG, .default_value = d, .help = h, __VA_ARGS__ \
+#define SFP__ROW_SWITCH(n, d, h, ...)                                                \
+    {                                                                                \
+        .name = n, .type = SFP__OPT_FLAG, .default_value = d, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_INT(n, a, d, lo, hi, h, ...)                                                                               \
-    {                                                                                                                      \
-        .name = n, .type = SFP_OPT_INT, .arg = a, .default_value = d, .min = (double)(lo), .max = (double)(hi), .help = h, \
-        __VA_ARGS__                                                                                                        \
+#define SFP__ROW_INT(n, a, d, lo, hi, h, ...)                                                                               \
+    {                                                                                                                       \
+        .name = n, .type = SFP__OPT_INT, .arg = a, .default_value = d, .min = (double)(lo), .max = (double)(hi), .help = h, \
+        __VA_ARGS__                                                                                                         \
     }
-#define SFP_ROW_REAL(n, a, d, lo, hi, h, ...)                                                                       \
-    {                                                                                                               \
-        .name = n, .type = SFP_OPT_REAL, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
-    }
-#define SFP_ROW_STRING(n, a, d, h, ...)                                                         \
-    {                                                                                           \
-        .name = n, .type = SFP_OPT_STRING, .arg = a, .default_value = d, .help = h, __VA_ARGS__ \
-    }
-#define SFP_ROW_CHOICE(n, words, d, h, ...)                                                         \
-    {                                                                                               \
-        .name = n, .type = SFP_OPT_CHOICE, .arg = words, .default_value = d, .help = h, __VA_ARGS__ \
-    }
-#define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
-
-#define SFP_ROW_RANGE(n, a, d, lo, hi, h, ...)                                                                       \
+#define SFP__ROW_REAL(n, a, d, lo, hi, h, ...)                                                                       \
     {                                                                                                                \
-        .name = n, .type = SFP_OPT_RANGE, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
+        .name = n, .type = SFP__OPT_REAL, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
+    }
+#define SFP__ROW_STRING(n, a, d, h, ...)                                                         \
+    {                                                                                            \
+        .name = n, .type = SFP__OPT_STRING, .arg = a, .default_value = d, .help = h, __VA_ARGS__ \
+    }
+#define SFP__ROW_CHOICE(n, words, d, h, ...)                                                         \
+    {                                                                                                \
+        .name = n, .type = SFP__OPT_CHOICE, .arg = words, .default_value = d, .help = h, __VA_ARGS__ \
+    }
+#define SFP__AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
+
+#define SFP__ROW_RANGE(n, a, d, lo, hi, h, ...)                                                                       \
+    {                                                                                                                 \
+        .name = n, .type = SFP__OPT_RANGE, .arg = a, .default_value = d, .min = lo, .max = hi, .help = h, __VA_ARGS__ \
     }
 
 /* A heading; it is not an option and has no name. */
-#define SFP_ROW_GROUP(h)                             \
-    {                                                \
-        .name = "", .type = SFP_OPT_GROUP, .help = h \
+#define SFP__ROW_GROUP(h)                             \
+    {                                                 \
+        .name = "", .type = SFP__OPT_GROUP, .help = h \
     }
 
 /* Rows that several commands share. */
-#define SFP_ROW_JSON                                                                                                  \
-    SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .scope = SFP__SCOPE_COMMAND, \
-                 .changes = SFP__CHANGES_NOTHING, .resume = SFP_NOT_SAVED)
-#define SFP_ROW_THREADS                                                                                   \
-    SFP_ROW_INT("threads", "N", "0", 0, 1024, "Number of threads; 0: as many as the process may run on.", \
-                .scope = SFP__SCOPE_ENGINE, .changes = SFP__CHANGES_COST, .resume = SFP_RESUME_ANY)
-#define SFP_IMG_SIZE_MAX 65280
-#define SFP_IMG_SIZE_HELP \
+#define SFP__ROW_JSON                                                                                                  \
+    SFP__ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .scope = SFP__SCOPE_COMMAND, \
+                  .changes = SFP__CHANGES_NOTHING, .resume = SFP__NOT_SAVED)
+#define SFP__ROW_THREADS                                                                                   \
+    SFP__ROW_INT("threads", "N", "0", 0, 1024, "Number of threads; 0: as many as the process may run on.", \
+                 .scope = SFP__SCOPE_ENGINE, .changes = SFP__CHANGES_COST, .resume = SFP__RESUME_ANY)
+#define SFP__IMG_SIZE_MAX 65280
+#define SFP__IMG_SIZE_HELP \
     "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file."
-#define SFP_ROW_IMG_SIZE SFP_ROW_INT("img-size", "N", "0", 0, SFP_IMG_SIZE_MAX, SFP_IMG_SIZE_HELP)
+#define SFP__ROW_IMG_SIZE SFP__ROW_INT("img-size", "N", "0", 0, SFP__IMG_SIZE_MAX, SFP__IMG_SIZE_HELP)
 
 /* The kind of origin of a value; a higher rank has precedence. */
 typedef enum sfp__opt_rank {
-    SFP_RANK_UNSET,
-    SFP_RANK_DEFAULT,
-    SFP_RANK_PRESET,
-    SFP_RANK_FILE,
-    SFP_RANK_COMMAND_LINE
+    SFP__RANK_UNSET,
+    SFP__RANK_DEFAULT,
+    SFP__RANK_PRESET,
+    SFP__RANK_FILE,
+    SFP__RANK_COMMAND_LINE
 } sfp__opt_rank;
 
 typedef struct sfp__value {
@@ -188,7 +188,7 @@ sfp_status sfp__args_copy(const sfp__args *a, sfp__args *to, sfp_error *err);
 /* Resets the values of this rank to their defaults. */
 sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err);
 
-enum { SFP_KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
+enum { SFP__KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
 
 /* Sets one value by key; `origin` is its place in messages ("run.yaml:3: sigma"). A text of lower rank than the present value
  * is checked and then ignored. Flags accept on/off, true/false, yes/no and 1/0. */
@@ -248,9 +248,9 @@ typedef struct sfp__fact {
 } sfp__fact;
 /* An option without effect. */
 typedef struct sfp__no_effect {
-    const char *key;                     /* NULL: all options have an effect */
-    char beside[SFP_KEY_LENGTH_MAX + 1]; /* the first word of `with`: usually the option that takes away the effect */
-    char with[SFP_ERROR_MAX / 2];        /* filled in */
+    const char *key;                      /* NULL: all options have an effect */
+    char beside[SFP__KEY_LENGTH_MAX + 1]; /* the first word of `with`: usually the option that takes away the effect */
+    char with[SFP_ERROR_MAX / 2];         /* filled in */
     const char *why;
 } sfp__no_effect;
 /* Finds the first option without effect that the user has given. If `only` is not NULL: whether this option has none, given or not. */

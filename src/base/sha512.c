@@ -50,7 +50,7 @@ static void add_block(uint64_t h[8], const uint8_t *block)
         h[i] += v[i];
 }
 
-void sfp__sha512(const void *bytes, size_t size, uint8_t out[SFP_SHA512_BYTES])
+void sfp__sha512(const void *bytes, size_t size, uint8_t out[SFP__SHA512_BYTES])
 {
     /* the first 64 bits of the fractions of the square roots of the first 8 primes */
     uint64_t h[8] = {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
@@ -67,6 +67,6 @@ void sfp__sha512(const void *bytes, size_t size, uint8_t out[SFP_SHA512_BYTES])
         last[end - 1 - i] = (uint8_t)((uint64_t)size * 8 >> 8 * i);
     for (size_t i = 0; i < end; i += 128)
         add_block(h, last + i);
-    for (size_t i = 0; i < SFP_SHA512_BYTES; i++)
+    for (size_t i = 0; i < SFP__SHA512_BYTES; i++)
         out[i] = (uint8_t)(h[i / 8] >> (56 - 8 * (i % 8)));
 }

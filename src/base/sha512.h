@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_SHA512_BYTES 64
+#define SFP__SHA512_BYTES 64
 
-void sfp__sha512(const void *bytes, size_t size, uint8_t out[SFP_SHA512_BYTES]);
+void sfp__sha512(const void *bytes, size_t size, uint8_t out[SFP__SHA512_BYTES]);
 
 #endif

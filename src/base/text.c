@@ -143,16 +143,16 @@ int sfp__utf8_next(const char *s, uint32_t *code)
         c = c << 6 | ((unsigned char)s[i] & 0x3fu);
     bool overlong = (more == 2 && c < 0x800) || (more == 3 && c < 0x10000);
     bool bad = i != more + 1 || overlong || c > 0x10ffff || (c >= 0xd800 && c < 0xe000);
-    *code = bad ? SFP_UTF8_BAD : c;
+    *code = bad ? SFP__UTF8_BAD : c;
     return bad ? 1 : i;
 }
 
 bool sfp__utf8_valid(const char *s)
 {
     uint32_t code = 0;
-    while (*s && code != SFP_UTF8_BAD)
+    while (*s && code != SFP__UTF8_BAD)
         s += sfp__utf8_next(s, &code);
-    return code != SFP_UTF8_BAD;
+    return code != SFP__UTF8_BAD;
 }
 
 /* Characters without a picture, some of which change the order or the lines of the text around them: a name could pretend to be
@@ -167,7 +167,7 @@ int sfp__utf8_shown(const char *s, bool *shown)
 {
     uint32_t c;
     int n = sfp__utf8_next(s, &c);
-    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !is_invisible(c);
+    *shown = c != SFP__UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !is_invisible(c);
     return n;
 }
 
@@ -230,19 +230,19 @@ static int count_fitting(int first, int last, int width, sfp__class_name_fn *cla
 }
 
 const char *sfp__task_title(const char *task_name, int width, sfp__class_name_fn *class_name, const void *ctx,
-                            char buf[SFP_TITLE_SIZE])
+                            char buf[SFP__TITLE_SIZE])
 {
     int first, last;
     if (!parse_class_range(task_name, &first, &last) || !has_class_names(first, last, class_name, ctx)) {
-        (void)snprintf(buf, SFP_TITLE_SIZE, "%s", task_name);
+        (void)snprintf(buf, SFP__TITLE_SIZE, "%s", task_name);
         return buf;
     }
     int fitting = count_fitting(first, last, width, class_name, ctx), left = last - first + 1 - fitting;
     size_t used = 0;
-    for (int c = first; c < first + fitting && used < SFP_TITLE_SIZE; c++)
-        used += (size_t)snprintf(buf + used, SFP_TITLE_SIZE - used, "%s%s", c > first ? ", " : "", class_name(ctx, c));
-    if (left && used < SFP_TITLE_SIZE)
-        (void)snprintf(buf + used, SFP_TITLE_SIZE - used, ", +%d", left);
+    for (int c = first; c < first + fitting && used < SFP__TITLE_SIZE; c++)
+        used += (size_t)snprintf(buf + used, SFP__TITLE_SIZE - used, "%s%s", c > first ? ", " : "", class_name(ctx, c));
+    if (left && used < SFP__TITLE_SIZE)
+        (void)snprintf(buf + used, SFP__TITLE_SIZE - used, ", +%d", left);
     return buf;
 }
 

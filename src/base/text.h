@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Bytes of a name in a message; a longer name is shortened and ends in "...". */
-#define SFP_NAME_MAX 160
+#define SFP__NAME_MAX 160
 
 /* Copies `s` to buf, with all bytes but printable ASCII as \xNN, shortened to `size`; returns buf. Used for names that are read
  * from files: a message must not move the cursor of a terminal or break a log line. */
@@ -34,9 +34,9 @@ sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...) __att
 size_t sfp__text_bom_length(const char *s, size_t n);
 
 /* Decodes the character at s, which must not be empty. Returns its number of bytes and stores its code in *code. For a byte that
- * does not begin a valid character (surrogates and overlong forms are invalid) returns 1, with *code SFP_UTF8_BAD. */
-#define SFP_UTF8_BAD UINT32_MAX
-#define SFP_UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, written in place of an invalid byte */
+ * does not begin a valid character (surrogates and overlong forms are invalid) returns 1, with *code SFP__UTF8_BAD. */
+#define SFP__UTF8_BAD UINT32_MAX
+#define SFP__UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, written in place of an invalid byte */
 int sfp__utf8_next(const char *s, uint32_t *code);
 /* Returns whether the text has no invalid byte. */
 bool sfp__utf8_valid(const char *s);
@@ -46,13 +46,13 @@ int sfp__utf8_shown(const char *s, bool *shown);
 /* The number of characters, not of bytes. */
 int sfp__text_width(const char *text);
 
-/* Writes the name of a task for people, in about `width` characters, to buf (SFP_TITLE_SIZE); returns buf. A task that is named by
+/* Writes the name of a task for people, in about `width` characters, to buf (SFP__TITLE_SIZE); returns buf. A task that is named by
  * numbers of classes, "class 3" or "classes 4-6", gets the names of its classes: "cup, fork, +1" (one more). Other tasks keep their
  * names, as do those with an unnamed class or with classes whose names are their numbers. */
-#define SFP_TITLE_SIZE 256
+#define SFP__TITLE_SIZE 256
 typedef const char *sfp__class_name_fn(const void *ctx, int label); /* NULL or "": the class has no name */
 const char *sfp__task_title(const char *task_name, int width, sfp__class_name_fn *class_name, const void *ctx,
-                            char buf[SFP_TITLE_SIZE]);
+                            char buf[SFP__TITLE_SIZE]);
 
 /* A list of strings, which it owns. */
 typedef struct sfp__strings {

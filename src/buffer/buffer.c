@@ -55,7 +55,7 @@ sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *e
 
 sfp__buffer_options sfp__buffer_options_defaults(void)
 {
-    return (sfp__buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .ssd = {.every = 3, .window = 32}, .method = "streamfp"};
+    return (sfp__buffer_options){.slots = 102, .drop = SFP__DROP_ALG2, .ssd = {.every = 3, .window = 32}, .method = "streamfp"};
 }
 
 /* ------------------------------------------------------------------ creation */
@@ -64,9 +64,9 @@ sfp__buffer_options sfp__buffer_options_defaults(void)
 static bool padded(size_t n, size_t *out)
 {
     size_t padded_size;
-    if (!sfp__add_size(n, SFP_ALIGN - 1, &padded_size))
+    if (!sfp__add_size(n, SFP__ALIGN - 1, &padded_size))
         return false;
-    *out = padded_size & ~(size_t)(SFP_ALIGN - 1);
+    *out = padded_size & ~(size_t)(SFP__ALIGN - 1);
     return true;
 }
 
@@ -110,7 +110,7 @@ sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp
                               {&b->u_buffer, batch, sizeof *b->u_nu},  {&b->weight, n, sizeof *b->weight},
                               {&b->score, m, sizeof *b->score},        {&b->order, n, sizeof *b->order},
                               {&b->retained, batch, sizeof *b->order}, {&b->replaced, batch, sizeof *b->order}};
-    TRY(sfp__block_cleared(&b->block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&b->block, SFP__LIST(list), err));
     uint8_t *query = b->store + m * each.image;
     for (size_t i = 0; i < m; i++) {
         b->slot[i].image = b->store + i * each.image;
@@ -240,13 +240,13 @@ static sfp_status check_needs(const sfp__buffer *b, const sfp__buffer_batch *bat
 {
     const char *name = b->method->name;
     unsigned needs = b->method->needs;
-    if ((needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
+    if ((needs & SFP__NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
         return sfp__fail(err, SFP_EINVAL,
                          "buffer '%s': the batch lacks scores, mean embeddings or the fingerprint, which this method needs",
                          name);
-    if ((needs & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS)) && !batch->model)
+    if ((needs & (SFP__NEED_FEATURES | SFP__NEED_GRADIENTS | SFP__NEED_PIXELS)) && !batch->model)
         return sfp__fail(err, SFP_EINVAL, "buffer '%s': model callbacks are missing, expected features and gradients", name);
-    for (int i = 0; i < batch->b && (needs & SFP_NEED_QUERY); i++)
+    for (int i = 0; i < batch->b && (needs & SFP__NEED_QUERY); i++)
         if (!batch->query || !batch->has_query || !batch->has_query[i])
             return sfp__fail(err, SFP_EINVAL,
                              "buffer '%s': sample %d of the batch (id %llu) has no query, which this method needs", name, i,

@@ -24,7 +24,7 @@ typedef struct sfp__buffer sfp__buffer;
 
 /* Weight with which a slot is drawn for replacement, where pi is the rank probability of its score: ALG2 1 - pi, EQ8 pi
  * (--drop-rule). */
-typedef enum sfp__drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp__drop_rule;
+typedef enum sfp__drop_rule { SFP__DROP_ALG2, SFP__DROP_EQ8 } sfp__drop_rule;
 
 /* When ssd optimises its synthetic images: at every `every`-th batch of a task, if the window of recent batches is full. */
 typedef struct sfp__ssd_timing {
@@ -84,7 +84,7 @@ typedef struct sfp__buffer_change {
 typedef struct sfp__buffer_method {
     const char *name;
     const char *summary;
-    unsigned needs;     /* SFP_NEED_* */
+    unsigned needs;     /* SFP__NEED_* */
     bool keeps_nothing; /* the buffer has no slots, regardless of the options */
     /* Updates the slots from a batch that has been checked. On failure the buffer is unchanged. */
     sfp_status (*update)(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
@@ -242,7 +242,7 @@ void sfp__buffer_record_replacement(sfp__buffer *b, int slot, int k, int *nu);
  * 2019). */
 
 /* There are at most 20 groups of up to 10 slots. No slot is in two groups, and incomplete groups are not used. */
-enum { SFP_GSS_GROUPS = 20, SFP_GSS_GROUP = 10 };
+enum { SFP__GSS_GROUPS = 20, SFP__GSS_GROUP = 10 };
 int sfp__gss_group_size(int filled);
 int sfp__gss_groups(int filled);
 

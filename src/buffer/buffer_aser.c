@@ -239,7 +239,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
                               {&game.same, rows, sizeof *game.same},
                               {&game.value, rows, sizeof *game.value}};
     sfp__arena_reset(&state->arena);
-    TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(&state->arena, SFP__LIST(list), err));
 
     draw_sets(&f, rng, slots, &s);
     if (s.competing == 0) { /* every slot is in the evaluation set */
@@ -388,7 +388,7 @@ static sfp_status retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r
                               {&game.same, m, sizeof *game.same},
                               {&game.value, m, sizeof *game.value}};
     sfp__arena_reset(&state->arena);
-    TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(&state->arena, SFP__LIST(list), err));
 
     draw_retrieval(&f, r, rng, &s);
     TRY(model->features(model->ctx, list_samples(&f, &s, sample, label), sample, x, err));
@@ -406,7 +406,7 @@ static sfp_status retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r
 const sfp__buffer_method sfp__buffer_aser = {
     .name = "aser",
     .summary = "the samples that are most valuable to a nearest-neighbour classifier (Shapley values)",
-    .needs = SFP_NEED_FEATURES,
+    .needs = SFP__NEED_FEATURES,
     .update = update,
     .retrieve = retrieve,
     .open = open_state,

@@ -37,7 +37,7 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
                               {&made.label, n, sizeof *made.label},
                               {&made.picked, n, sizeof *made.picked},
                               {&made.kept, n, sizeof *made.kept}};
-    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(state, SFP__LIST(list), err));
     *s = made;
     return SFP_OK;
 }
@@ -86,7 +86,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 const sfp__buffer_method sfp__buffer_camel = {
     .name = "camel",
     .summary = "the samples of buffer and batch that cover each class best, chosen by camel's selector",
-    .needs = SFP_NEED_QUERY,
+    .needs = SFP__NEED_QUERY,
     .update = update,
     .open = open_state,
     .close = close_state,

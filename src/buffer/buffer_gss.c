@@ -27,13 +27,13 @@
 
 int sfp__gss_group_size(int filled)
 {
-    return filled < SFP_GSS_GROUP ? filled : SFP_GSS_GROUP;
+    return filled < SFP__GSS_GROUP ? filled : SFP__GSS_GROUP;
 }
 
 int sfp__gss_groups(int filled)
 {
     int groups = filled > 0 ? filled / sfp__gss_group_size(filled) : 0;
-    return groups < SFP_GSS_GROUPS ? groups : SFP_GSS_GROUPS;
+    return groups < SFP__GSS_GROUPS ? groups : SFP__GSS_GROUPS;
 }
 
 /* n may be larger than INT_MAX. */
@@ -56,7 +56,7 @@ void sfp__gss_unit(size_t n, float *g)
 typedef struct products {
     size_t n;
     const float *group, *g;
-    double out[SFP_GSS_GROUPS];
+    double out[SFP__GSS_GROUPS];
 } products;
 
 static void product_piece(void *ctx, int i, int worker)
@@ -126,7 +126,7 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
     const sfp__want list[] = {{&s, 1, sizeof *s}, /* must be first: its address is that of the block */
                               {&made.score, (size_t)opt->slots, sizeof *made.score},
                               {&made.new_score, (size_t)max_batch, sizeof *made.new_score}};
-    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(state, SFP__LIST(list), err));
     *s = made;
     return SFP_OK;
 }
@@ -135,7 +135,7 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     gss *s = state;
     if (index == 0)
-        *out = (sfp__state_tensor){.name = "score", .type = SFP_STATE_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
+        *out = (sfp__state_tensor){.name = "score", .type = SFP__STATE_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
     return 1;
 }
 
@@ -165,7 +165,8 @@ static sfp_status compute_group_gradients(sfp__buffer *b, const sfp__buffer_batc
 {
     gss *s = b->state;
     const sfp__model_ops *model = batch->model;
-    int size = sfp__gss_group_size(b->filled), max_groups = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
+    int size = sfp__gss_group_size(b->filled), max_groups = sfp__gss_groups(b->opt.slots),
+        slots[SFP__GSS_GROUPS * SFP__GSS_GROUP];
     *g = (gradients){
         .groups = sfp__gss_groups(b->filled), .n = model->params, .new_score = s->new_score, .threads = batch->threads};
     const sfp__want list[] = {{&g->one, model->params, sizeof *g->one},
@@ -173,7 +174,7 @@ static sfp_status compute_group_gradients(sfp__buffer *b, const sfp__buffer_batc
                               /* the maximum, so that the arena never grows */
                               {&g->group, model->params * (size_t)max_groups, sizeof *g->group}};
     sfp__arena_reset(&s->arena);
-    TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(&s->arena, SFP__LIST(list), err));
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
     for (int i = 0; i < count; i++)
         slots[i] += batch->b;
@@ -256,7 +257,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 const sfp__buffer_method sfp__buffer_gss = {
     .name = "gss",
     .summary = "samples whose gradients differ from those of other samples",
-    .needs = SFP_NEED_GRADIENTS,
+    .needs = SFP__NEED_GRADIENTS,
     .update = update,
     .open = open_state,
     .close = close_state,

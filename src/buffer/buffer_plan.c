@@ -68,7 +68,7 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
     sfp__rank_probability(n_left, score_left, iwork, dwork);
     sfp__weighted_draw(n_left, dwork, nu, u_batch, retained);
     sfp__rank_probability(m, score_slot, iwork, dwork);
-    for (int i = 0; drop == SFP_DROP_ALG2 && i < m; i++)
+    for (int i = 0; drop == SFP__DROP_ALG2 && i < m; i++)
         dwork[i] = 1 - dwork[i];
     sfp__weighted_draw(m, dwork, nu, u_buffer, replaced);
 }

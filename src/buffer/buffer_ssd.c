@@ -81,7 +81,7 @@ static void list_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
                                     {&s->scratch.query, m * D, sizeof(float)},
                                     {&s->scratch.older, m * D, sizeof(float)},
                                     {&s->scratch.has_features, m, 1},
-                                    {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
+                                    {&s->scratch.memory, SFP__SSD_MEMORY * D, sizeof(float)},
                                     {&s->scratch.real, 4 * D, sizeof(float)},
                                     {&s->scratch.class_slots, 2 * m, sizeof(int)},
                                     {&s->request.xs, requested, sizeof(float *)},
@@ -126,7 +126,7 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
     sfp__want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* must be first: its address is that of the block */
     list_kept(&made, list + 1);
     list_scratch(&made, list + 1 + KEPT);
-    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(state, SFP__LIST(list), err));
     made.scratch.work = made.scratch.real + made.dim;
     made.scratch.older_slots = made.scratch.class_slots + made.slots;
     made.quota = -1;
@@ -142,14 +142,14 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
         return 0;
     int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim, window = s->timing.window;
     const sfp__state_tensor list[] = {
-        {.name = "synthetic", .type = SFP_STATE_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
-        {.name = "pixels", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
-        {.name = "momentum", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
-        {.name = "recent", .type = SFP_STATE_U8, .ndim = 3, .shape = {window, b, 3 * S * S}, .data = s->kept.recent},
-        {.name = "recent.label", .type = SFP_STATE_I32, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_label},
-        {.name = "recent.query", .type = SFP_STATE_F32, .ndim = 3, .shape = {window, b, D}, .data = s->kept.recent_query},
-        {.name = "recent.known", .type = SFP_STATE_U8, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_known},
-        {.name = "batches", .type = SFP_STATE_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
+        {.name = "synthetic", .type = SFP__STATE_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
+        {.name = "pixels", .type = SFP__STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
+        {.name = "momentum", .type = SFP__STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
+        {.name = "recent", .type = SFP__STATE_U8, .ndim = 3, .shape = {window, b, 3 * S * S}, .data = s->kept.recent},
+        {.name = "recent.label", .type = SFP__STATE_I32, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_label},
+        {.name = "recent.query", .type = SFP__STATE_F32, .ndim = 3, .shape = {window, b, D}, .data = s->kept.recent_query},
+        {.name = "recent.known", .type = SFP__STATE_U8, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_known},
+        {.name = "batches", .type = SFP__STATE_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
     };
     int count = (int)(sizeof list / sizeof *list);
     if (index < count)
@@ -311,7 +311,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 const sfp__buffer_method sfp__buffer_ssd = {
     .name = "ssd",
     .summary = "synthetic images per class whose gradients match those of recent samples; the other slots are a reservoir",
-    .needs = SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS,
+    .needs = SFP__NEED_FEATURES | SFP__NEED_GRADIENTS | SFP__NEED_PIXELS,
     .update = update,
     .next_task = next_task,
     .open = open_state,

@@ -74,6 +74,6 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 const sfp__buffer_method sfp__buffer_streamfp = {
     .name = "streamfp",
     .summary = "as many replacements as a reservoir; samples and slots drawn by rank of similarity to the fingerprints",
-    .needs = SFP_NEED_SCORE,
+    .needs = SFP__NEED_SCORE,
     .update = update,
 };

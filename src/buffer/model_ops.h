@@ -32,15 +32,15 @@ typedef struct sfp__model_ops {
     int dim, classes, side; /* D, C, S */
     size_t params;          /* number of parameters that are currently trained */
 
-    /* Writes the features (n, D): class tokens of the prompted pass. SFP_NEED_FEATURES. */
+    /* Writes the features (n, D): class tokens of the prompted pass. SFP__NEED_FEATURES. */
     sfp_status (*features)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
     /* Writes the gradient (params) of the mean loss of n samples with respect to the trained parameters. The loss is the
-     * cross-entropy plus the key term of the pools that have one (l2p, dualprompt). SFP_NEED_GRADIENTS. */
+     * cross-entropy plus the key term of the pools that have one (l2p, dualprompt). SFP__NEED_GRADIENTS. */
     sfp_status (*gradient)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
 
     /* Computes the gradient of each group of `size` consecutive samples (the last group may be smaller) in `scratch` (params),
      * and calls `take` with the index of the group. The order of the groups is undefined. The passes are as full as for one
-     * gradient of all samples. SFP_NEED_GRADIENTS. */
+     * gradient of all samples. SFP__NEED_GRADIENTS. */
     sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take, void *user,
                                 sfp_error *err);
 
@@ -49,7 +49,7 @@ typedef struct sfp__model_ops {
 
     /* Adds to dx (n pointers to (3, S, S)) scale * the pixel gradient of the mean cross-entropy at the parameters theta + h*v, v
      * (params); v NULL: at theta. This function and feature_pixels use the queries if all are known, and store none.
-     * SFP_NEED_PIXELS. */
+     * SFP__NEED_PIXELS. */
     sfp_status (*pixels)(void *ctx, const sfp__image_list *p, const float *v, float h, float scale, float *const *dx,
                          sfp_error *err);
     /* Adds to dx (n pointers to (3, S, S)) the pixel gradient of the sum of <dfeature, feature>, dfeature (n, D). */

@@ -87,14 +87,14 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
 
 float sfp__ssd_rate(float std)
 {
-    return SFP_SSD_RATE / (std * std);
+    return SFP__SSD_RATE / (std * std);
 }
 
 void sfp__ssd_step(size_t n, const sfp__ssd_channel *c, const float *g, const float *u, const float *x, float *u_next,
                    float *x_next)
 {
     for (size_t i = 0; i < n; i++) {
-        float u_new = SFP_SSD_MOMENTUM * u[i] + g[i];
+        float u_new = SFP__SSD_MOMENTUM * u[i] + g[i];
         x_next[i] = fminf(fmaxf(x[i] - c->rate * u_new, c->low), c->high);
         if (u_next)
             u_next[i] = u_new;
@@ -150,7 +150,7 @@ static void find_class_slots(job *j)
 static void draw_older(job *j, sfp__rng *rng)
 {
     int *deck = j->s->scratch.older_slots;
-    j->older = j->older_total < SFP_SSD_MEMORY ? j->older_total : SFP_SSD_MEMORY;
+    j->older = j->older_total < SFP__SSD_MEMORY ? j->older_total : SFP__SSD_MEMORY;
     for (int i = 0; i < j->older; i++) {
         int k = i + (int)sfp__rng_below(rng, (uint32_t)(j->older_total - i)), swap = deck[i];
         deck[i] = deck[k];
@@ -235,7 +235,7 @@ static sfp_status add_gradient_term(const job *j, sfp_error *err)
     sfp__ssd *s = j->s;
     const sfp__image_list images = loaded_images(s, j->n);
     float *v = j->gs;
-    double length = 2 * sqrt(sfp__ssd_gap(j->model->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
+    double length = 2 * sqrt(sfp__ssd_gap(j->model->params, j->gs, j->gr, v)), h = SFP__SSD_REACH / length;
     if (!(length > 1e-30) || !isfinite(length)) /* the gradients are equal or not finite */
         return SFP_OK;
     for (int sign = 1; sign >= -1; sign -= 2)
@@ -252,7 +252,7 @@ static sfp_status compute_older_features(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
     size_t D = (size_t)s->dim;
-    int sample[SFP_SSD_MEMORY], n = 0;
+    int sample[SFP__SSD_MEMORY], n = 0;
     for (int i = 0; i < j->older; i++)
         if (!s->scratch.has_features[s->scratch.older_slots[i]])
             sample[n++] = j->batch->b + s->scratch.older_slots[i];
@@ -391,7 +391,7 @@ sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp
     const sfp__want list[] = {
         {&j.gs, model->params, sizeof *j.gs}, {&j.gr, model->params, sizeof *j.gr}, {&j.piece, model->params, sizeof *j.piece}};
     sfp__arena_reset(&s->arena);
-    TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(&s->arena, SFP__LIST(list), err));
     memset(s->scratch.step, SFP__SSD_KEEP, (size_t)s->slots);
     memset(s->scratch.has_features, 0, (size_t)s->slots);
     find_older_slots(&j);

@@ -7,14 +7,14 @@
 
 #include "buffer/buffer.h"
 
-enum { SFP_SSD_MEMORY = 10 }; /* maximum number of images of older classes that a class is compared with */
-#define SFP_SSD_RATE 4e-3f    /* for pixels in [0, 1] */
-#define SFP_SSD_MOMENTUM 0.9f
+enum { SFP__SSD_MEMORY = 10 }; /* maximum number of images of older classes that a class is compared with */
+#define SFP__SSD_RATE 4e-3f    /* for pixels in [0, 1] */
+#define SFP__SSD_MOMENTUM 0.9f
 
 /* Length of h*v in the central difference over the parameters. Learnable components have length 1 (docs/method.md, section 2), so
  * this is a small change of them, and still far above the rounding noise of float. tests/unit/test_model_ops_pixels.c tests the
  * error from 1e-5 to 10. */
-#define SFP_SSD_REACH 1e-2
+#define SFP__SSD_REACH 1e-2
 
 /* Gradient matching: returns |gs - gr|^2, where gs is the gradient of synthetic and gr that of real samples, and writes its
  * derivative with respect to gs to v: 2 (gs - gr). v may be gs or gr. */
@@ -26,7 +26,7 @@ double sfp__ssd_gap(size_t n, const float *gs, const float *gr, float *v);
 double sfp__ssd_relation(int n, int D, const float *feature, const float *real, int count, const float *memory,
                          float *work /* (3, D) */, float *dfeature /* (n, D) */);
 
-/* Returns the rate of a step on normalised pixels x = (p - mean) / std that equals a step of SFP_SSD_RATE on the pixels p in
+/* Returns the rate of a step on normalised pixels x = (p - mean) / std that equals a step of SFP__SSD_RATE on the pixels p in
  * [0, 1]. The gradient with respect to p is that with respect to x, divided by std; a change of p is std times a change of x. */
 float sfp__ssd_rate(float std);
 

@@ -37,16 +37,16 @@ sfp_status sfp__fail_quietly(sfp_error *err)
 
 sfp_status sfp__as_usage(sfp_error *err)
 {
-    (void)snprintf(err->key, sizeof err->key, "%s", SFP_USAGE);
+    (void)snprintf(err->key, sizeof err->key, "%s", SFP__USAGE);
     return err->status;
 }
 
 static int print_failure(const sfp__args *args, sfp_error *err)
 {
     bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_add_origin(args, err);
-    bool usage = value || strcmp(err->key, SFP_USAGE) == 0;
+    bool usage = value || strcmp(err->key, SFP__USAGE) == 0;
     if (err->status && !*err->message) /* printed already */
-        return usage ? SFP_EXIT_USAGE : SFP_EXIT_FAILED;
+        return usage ? SFP__EXIT_USAGE : SFP__EXIT_FAILED;
     return usage ? sfp__usage_error(args->command, "%s", err->message) : sfp__print_error(err);
 }
 
@@ -55,11 +55,11 @@ static int print_failure(const sfp__args *args, sfp_error *err)
 /* Parses one option; arg is its text after "--", next the following argument (NULL: none). Sets *used if `next` is its value. */
 static sfp_status parse_long_option(sfp__args *a, const char *arg, const char *next, bool *used, sfp_error *err)
 {
-    char name[SFP_KEY_LENGTH_MAX + 1], origin[SFP_KEY_LENGTH_MAX + 3];
+    char name[SFP__KEY_LENGTH_MAX + 1], origin[SFP__KEY_LENGTH_MAX + 3];
     const char *value = strchr(arg, '=');
     size_t n = value ? (size_t)(value - arg) : strlen(arg);
-    if (n > SFP_KEY_LENGTH_MAX)
-        return sfp__fail(err, SFP_EINVAL, "unknown option '--%.*s...'", SFP_KEY_LENGTH_MAX, arg);
+    if (n > SFP__KEY_LENGTH_MAX)
+        return sfp__fail(err, SFP_EINVAL, "unknown option '--%.*s...'", SFP__KEY_LENGTH_MAX, arg);
     memcpy(name, arg, n);
     name[n] = '\0';
     (void)snprintf(origin, sizeof origin, "--%s", name);
@@ -67,15 +67,15 @@ static sfp_status parse_long_option(sfp__args *a, const char *arg, const char *n
     const sfp__opt *o = sfp__args_find(a, name);
     if (!o && strncmp(name, "no-", 3) == 0 && !value) {
         o = sfp__args_find(a, name + 3);
-        if (o && o->type == SFP_OPT_FLAG)
-            return sfp__args_set(a, o->name, "off", SFP_RANK_COMMAND_LINE, origin, err);
+        if (o && o->type == SFP__OPT_FLAG)
+            return sfp__args_set(a, o->name, "off", SFP__RANK_COMMAND_LINE, origin, err);
         o = NULL;
     }
     if (!o)
         return sfp__args_unknown(a, "option", "--", name, err);
     if (value)
         value++;
-    else if (o->type == SFP_OPT_FLAG && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
+    else if (o->type == SFP__OPT_FLAG && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
         value = "on";
     else if (!next)
         return sfp__fail(err, SFP_EINVAL, "%s needs %s", origin, o->arg);
@@ -83,14 +83,14 @@ static sfp_status parse_long_option(sfp__args *a, const char *arg, const char *n
         *used = true;
     if (*used)
         value = next;
-    if (o->type == SFP_OPT_PAIR)
-        return sfp__args_set_assignment(a, value, SFP_RANK_COMMAND_LINE, err);
+    if (o->type == SFP__OPT_PAIR)
+        return sfp__args_set_assignment(a, value, SFP__RANK_COMMAND_LINE, err);
     OWNED char *joined = NULL;
     if (o->repeats && sfp__args_string(a, o->name)) {
         TRY(sfp__text_new(&joined, err, "%s\n%s", sfp__args_string(a, o->name), value));
         value = joined;
     }
-    return sfp__args_set(a, o->name, value, SFP_RANK_COMMAND_LINE, origin, err);
+    return sfp__args_set(a, o->name, value, SFP__RANK_COMMAND_LINE, origin, err);
 }
 
 sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
@@ -168,12 +168,12 @@ static sfp_status run_verb(const sfp__command *c, const sfp__args *a, sfp_error 
         return name ? fail_unknown_verb(c, name, err) : c->run(a, err);
     for (size_t i = 0; i < a->count; i++) {
         const char *option = a->opts[i].name;
-        if (a->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(option, "json") != 0 && !is_listed(v->options, option))
+        if (a->values[i].rank == SFP__RANK_COMMAND_LINE && strcmp(option, "json") != 0 && !is_listed(v->options, option))
             return sfp__fail_usage(err, "--%s is not an option of %s", option, name);
     }
     if (n > 0 && !v->needs)
         return sfp__fail_usage(err, "unexpected argument '%s'", a->operands[1]);
-    if (n < v->min_operands || (v->max_operands != SFP_OPERANDS_ANY && n > v->max_operands))
+    if (n < v->min_operands || (v->max_operands != SFP__OPERANDS_ANY && n > v->max_operands))
         return sfp__fail_usage(err, "%s needs %s", name, v->needs);
     return v->run(a, err);
 }
@@ -184,7 +184,7 @@ static sfp_status run_parsed(const sfp__command *c, const sfp__args *a, sfp_erro
         return sfp__help_command(stdout, c, err);
     if (a->operand_count < c->min_operands)
         return sfp__fail_usage(err, "argument is missing, expected %s", c->operands);
-    if (c->max_operands != SFP_OPERANDS_ANY && a->operand_count > c->max_operands)
+    if (c->max_operands != SFP__OPERANDS_ANY && a->operand_count > c->max_operands)
         return sfp__fail_usage(err, "unexpected argument '%s'", a->operands[c->max_operands]);
     return c->verbs ? run_verb(c, a, err) : c->run(a, err);
 }
@@ -199,15 +199,15 @@ static int run_command(const sfp__command *c, int argc, char **argv)
         return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc, argv, &err))
         return err.status == SFP_EINVAL ? sfp__usage_error(c->name, "%s", err.message) : sfp__print_error(&err);
-    return run_parsed(c, &args, &err) ? print_failure(&args, &err) : SFP_EXIT_OK;
+    return run_parsed(c, &args, &err) ? print_failure(&args, &err) : SFP__EXIT_OK;
 }
 
 int sfp__command_main(int argc, char **argv)
 {
-    int code = SFP_EXIT_OK;
+    int code = SFP__EXIT_OK;
     if (argc < 2) {
         sfp__help_overview(stderr);
-        return SFP_EXIT_USAGE;
+        return SFP__EXIT_USAGE;
     }
     const char *name = argv[1];
     const sfp__command *c = sfp__command_find(name);
@@ -228,7 +228,7 @@ int sfp__command_main(int argc, char **argv)
         sfp_error err = {0};
         (void)sfp__fail(&err, SFP_EIO, "cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
         int failed = sfp__print_error(&err);
-        if (code == SFP_EXIT_OK)
+        if (code == SFP__EXIT_OK)
             code = failed;
     }
     return code;

@@ -3,29 +3,29 @@
  * To add a command, write commands/NAME.c with its option table and `const sfp__command sfp__cmd_NAME`, and add a row to the list
  * in command.c. The parser, --help, the manual page and the completion use the struct.
  *
- *     static const sfp__opt options[] = {SFP_ROW_JSON, SFP_ROW_THREADS};
+ *     static const sfp__opt options[] = {SFP__ROW_JSON, SFP__ROW_THREADS};
  *     static sfp_status run(const sfp__args *args, sfp_error *err) { ... return SFP_OK; }
  *     const sfp__command sfp__cmd_bench = {
- *         .name = "bench", .summary = "measure ...", .run = run, SFP_COMMAND_OPTIONS(options)};
+ *         .name = "bench", .summary = "measure ...", .run = run, SFP__COMMAND_OPTIONS(options)};
  */
 #ifndef SFP_CLI_COMMAND_H
 #define SFP_CLI_COMMAND_H
 
 #include "base/settings.h"
 
-enum { SFP_EXIT_OK = 0, SFP_EXIT_FAILED = 1, SFP_EXIT_USAGE = 2 };
+enum { SFP__EXIT_OK = 0, SFP__EXIT_FAILED = 1, SFP__EXIT_USAGE = 2 };
 
 /* A command returns SFP_OK (exit status 0) or an error, which is printed. The exit status is 2 if the error is about the command
- * line: err->key is an option (the message then names the place where its value was set) or SFP_USAGE. Otherwise it is 1. */
-#define SFP_USAGE "USAGE"
-#define sfp__fail_usage(err, ...) sfp__fail_key(err, SFP_USAGE, SFP_EINVAL, __VA_ARGS__)
+ * line: err->key is an option (the message then names the place where its value was set) or SFP__USAGE. Otherwise it is 1. */
+#define SFP__USAGE "USAGE"
+#define sfp__fail_usage(err, ...) sfp__fail_key(err, SFP__USAGE, SFP_EINVAL, __VA_ARGS__)
 /* Turns the error in *err into one about the command line; returns its status. */
 sfp_status sfp__as_usage(sfp_error *err);
 /* Ends a command with exit status 1 without a message, because it has printed one. */
 sfp_status sfp__fail_quietly(sfp_error *err);
 typedef sfp_status sfp__command_fn(const sfp__args *args, sfp_error *err);
 
-#define SFP_OPERANDS_ANY (-1)
+#define SFP__OPERANDS_ANY (-1)
 
 /* A verb is the first operand of some commands and has its own function. Verbs share the option table of the command; an option
  * that a verb does not use is an error. */
@@ -55,8 +55,8 @@ typedef struct sfp__command {
     size_t verb_count;
 } sfp__command;
 
-#define SFP_COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
-#define SFP_COMMAND_VERBS(list) .verbs = (list), .verb_count = sizeof(list) / sizeof *(list)
+#define SFP__COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
+#define SFP__COMMAND_VERBS(list) .verbs = (list), .verb_count = sizeof(list) / sizeof *(list)
 
 extern const sfp__command sfp__cmd_bench;
 extern const sfp__command sfp__cmd_convert;

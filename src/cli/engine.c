@@ -40,7 +40,7 @@ sfp_status sfp__cli_check_state(const char *given, sfp_error *err)
     bool state, checkpoint;
     int tasks = 0;
     TRY(sfp__directory_has(given, "state.safetensors", &state, err));
-    TRY(sfp__directory_has_any(given, SFP_LIST(checkpoints), &checkpoint, err));
+    TRY(sfp__directory_has_any(given, SFP__LIST(checkpoints), &checkpoint, err));
     if (state || !checkpoint)
         return SFP_OK;
     TRY(count_task_states(given, &tasks, err));

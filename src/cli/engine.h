@@ -16,7 +16,8 @@ sfp_status sfp__cli_check_state(const char *given, sfp_error *err);
 void sfp__cli_report_no_scores(const char *state);
 
 /* --img-size of a command with --state. */
-#define SFP_ROW_IMG_SIZE_OF_STATE \
-    SFP_ROW_INT("img-size", "N", "0", 0, SFP_IMG_SIZE_MAX, SFP_IMG_SIZE_HELP, .default_note = "with a state: the size of the run")
+#define SFP__ROW_IMG_SIZE_OF_STATE                                               \
+    SFP__ROW_INT("img-size", "N", "0", 0, SFP__IMG_SIZE_MAX, SFP__IMG_SIZE_HELP, \
+                 .default_note = "with a state: the size of the run")
 
 #endif

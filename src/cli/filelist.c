@@ -40,8 +40,8 @@ void sfp__filelist_done(sfp__filelist *l)
 sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *label, sfp_error *err)
 {
     size_t p = strlen(path) + 1, q = strlen(label) + 1;
-    if (l->count >= SFP_LIST_MAX_FILES)
-        return sfp__fail(err, SFP_ELIMIT, "number of files exceeds %d", SFP_LIST_MAX_FILES);
+    if (l->count >= SFP__LIST_MAX_FILES)
+        return sfp__fail(err, SFP_ELIMIT, "number of files exceeds %d", SFP__LIST_MAX_FILES);
     TRY(sfp__check_memory(sfp__grow(&l->text, 1, l->used, l->used + p + q, &l->text_capacity) &&
                               sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity) &&
                               sfp__grow(&l->lines, sizeof *l->lines, l->count, l->count + 1, &l->line_capacity),
@@ -68,7 +68,7 @@ static sfp_status add_found(void *ctx, sfp__walk_kind kind, const char *below, i
     char path[PATH_MAX];
     size_t length = strlen(f->directory);
     (void)depth;
-    if (kind == SFP_WALK_DIRECTORY || !sfp__image_name(below))
+    if (kind == SFP__WALK_DIRECTORY || !sfp__image_name(below))
         return SFP_OK;
     const char *slash = length > 0 && f->directory[length - 1] == '/' ? "" : "/";
     int need = snprintf(path, sizeof path, "%s%s%s", f->directory, slash, below);
@@ -179,8 +179,8 @@ sfp_status sfp__class_names_read(const char *path, sfp__strings *names, sfp_erro
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
-        if (lines.number > SFP_LIST_MAX_NAMES)
-            return sfp__fail(err, SFP_EFORMAT, "%s: number of class names exceeds %d", path, SFP_LIST_MAX_NAMES);
+        if (lines.number > SFP__LIST_MAX_NAMES)
+            return sfp__fail(err, SFP_EFORMAT, "%s: number of class names exceeds %d", path, SFP__LIST_MAX_NAMES);
         TRY(sfp__strings_add(&list, line, err));
     }
     *names = list;

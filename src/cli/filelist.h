@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_LIST_MAX_FILES 100000000 /* entries per list */
-#define SFP_LIST_MAX_NAMES 1000000   /* class names */
+#define SFP__LIST_MAX_FILES 100000000 /* entries per list */
+#define SFP__LIST_MAX_NAMES 1000000   /* class names */
 
 typedef struct sfp__filelist {
     char *text; /* paths and labels, each with a terminating 0 */

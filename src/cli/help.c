@@ -16,7 +16,7 @@ static const char switches[] = "An option with [on|off] is on if no value follow
 /* NULL: the option has no argument. */
 static const char *argument(const sfp__opt *o)
 {
-    return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
+    return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP__OPT_FLAG ? NULL : o->arg;
 }
 
 static const char *note_of(const sfp__opt *o)
@@ -87,16 +87,16 @@ static void put_option(FILE *to, const sfp__opt *o)
 
 static void put_options(FILE *to, const sfp__command *c)
 {
-    static const sfp__opt help = SFP_ROW_FLAG("help", "Print this text.");
+    static const sfp__opt help = SFP__ROW_FLAG("help", "Print this text.");
     bool has_switch = false;
     size_t count;
     const sfp__opt *opts = sfp__command_options(c, &count);
-    if (count == 0 || opts[0].type != SFP_OPT_GROUP)
+    if (count == 0 || opts[0].type != SFP__OPT_GROUP)
         (void)fputs("\nOptions:\n", to);
     for (size_t i = 0; i < count; i++) {
         const sfp__opt *o = &opts[i];
         has_switch = has_switch || sfp__opt_is_switch(o);
-        if (o->type == SFP_OPT_GROUP)
+        if (o->type == SFP__OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
         else if (!o->hidden)
             put_option(to, o);
@@ -174,7 +174,7 @@ static void put_roff(FILE *to, const char *text)
 static void put_roff_option(FILE *to, const sfp__opt *o)
 {
     char text[HELP_MAX];
-    if (o->type == SFP_OPT_GROUP) {
+    if (o->type == SFP__OPT_GROUP) {
         (void)fputs(".PP\n\\fB", to);
         put_roff(to, o->help);
         (void)fputs("\\fR\n", to);
@@ -184,7 +184,7 @@ static void put_roff_option(FILE *to, const sfp__opt *o)
     put_roff(to, o->name);
     (void)fputs("\\fR", to);
     if (argument(o)) {
-        bool words = o->type == SFP_OPT_CHOICE || o->type == SFP_OPT_FLAG;
+        bool words = o->type == SFP__OPT_CHOICE || o->type == SFP__OPT_FLAG;
         (void)fputs(words ? " " : " \\fI", to);
         put_roff(to, argument(o));
         (void)fputs(words ? "" : "\\fR", to);
@@ -246,9 +246,9 @@ static void print_man(FILE *to)
 /* --------------------------------------------------------------------- command */
 
 static const sfp__opt help_options[] = {
-    SFP_ROW_FLAG("man", "Print the manual page (roff)."),
-    SFP_ROW_CHOICE("completion", "bash", NULL, "Print the completion script of a shell."),
-    SFP_ROW_FLAG("options", "Print the options of a run as a document (Markdown)."),
+    SFP__ROW_FLAG("man", "Print the manual page (roff)."),
+    SFP__ROW_CHOICE("completion", "bash", NULL, "Print the completion script of a shell."),
+    SFP__ROW_FLAG("options", "Print the options of a run as a document (Markdown)."),
 };
 
 static sfp_status run_help(const sfp__args *args, sfp_error *err)
@@ -282,6 +282,6 @@ const sfp__command sfp__cmd_help = {
     .summary = "explain a command, print the manual page or the shell completion",
     .operands = "[COMMAND]",
     .max_operands = 1,
-    SFP_COMMAND_OPTIONS(help_options),
+    SFP__COMMAND_OPTIONS(help_options),
     .run = run_help,
 };

@@ -97,7 +97,7 @@ static void put_run_keys(FILE *to)
 {
     const char *gap = "";
     for (const sfp__opt *o = sfp__run_table; o < sfp__run_table + sfp__run_table_count; o++)
-        if (o->type != SFP_OPT_GROUP && o->scope != SFP__SCOPE_COMMAND && !o->per_run) {
+        if (o->type != SFP__OPT_GROUP && o->scope != SFP__SCOPE_COMMAND && !o->per_run) {
             (void)fprintf(to, "%s%s=", gap, o->name);
             gap = " ";
         }
@@ -126,7 +126,7 @@ static void put_argument(FILE *to, const char *arg)
 
 static bool is_option(const sfp__opt *o)
 {
-    return o->type != SFP_OPT_GROUP && !o->hidden;
+    return o->type != SFP__OPT_GROUP && !o->hidden;
 }
 
 static void put_keys(FILE *to, const sfp__command *c)
@@ -135,7 +135,7 @@ static void put_keys(FILE *to, const sfp__command *c)
     const sfp__opt *opts = sfp__command_options(c, &count);
     const char *gap = "";
     for (size_t k = 0; k < count; k++)
-        if (is_option(&opts[k]) && opts[k].type != SFP_OPT_PAIR) {
+        if (is_option(&opts[k]) && opts[k].type != SFP__OPT_PAIR) {
             (void)fprintf(to, "%s%s=", gap, opts[k].name);
             gap = " ";
         }
@@ -143,14 +143,14 @@ static void put_keys(FILE *to, const sfp__command *c)
 
 static void put_option(FILE *to, const sfp__command *c, const sfp__opt *o)
 {
-    if (!is_option(o) || (o->type == SFP_OPT_FLAG && !sfp__opt_is_switch(o)))
+    if (!is_option(o) || (o->type == SFP__OPT_FLAG && !sfp__opt_is_switch(o)))
         return;
     (void)fprintf(to, "    %s:--%s) ", c->name, o->name);
     if (sfp__opt_is_switch(o)) { /* the value is optional */
         (void)fputs("if [[ $cur != -* ]]; then _streamfp_words 'on off' \"$cur\"; return; fi ;;\n", to);
         return;
     }
-    if (o->type == SFP_OPT_PAIR) {
+    if (o->type == SFP__OPT_PAIR) {
         (void)fputs("_streamfp_begin '", to);
         put_keys(to, c);
         (void)fputs("' \"$cur\"", to);

@@ -16,19 +16,19 @@ static const char opening[] =
 
 static void put_values(FILE *to, const sfp__opt *o)
 {
-    const char *unit = o->type == SFP_OPT_REAL ? "a number" : "a whole number", *word;
+    const char *unit = o->type == SFP__OPT_REAL ? "a number" : "a whole number", *word;
     if (o->word) {
         for (int i = 0; (word = o->word(i)); i++)
             (void)fprintf(to, "%s`%s`", i ? ", " : "- Values: ", word);
         (void)fputc('\n', to);
-    } else if (o->type == SFP_OPT_FLAG) {
+    } else if (o->type == SFP__OPT_FLAG) {
         (void)fputs(sfp__opt_is_switch(o) ? "- Values: `on`, `off`\n" : "", to);
-    } else if (o->type == SFP_OPT_CHOICE) {
-        char buf[SFP_KEY_LENGTH_MAX];
+    } else if (o->type == SFP__OPT_CHOICE) {
+        char buf[SFP__KEY_LENGTH_MAX];
         for (int i = 0; *sfp__word_at(o->arg, i, buf, sizeof buf); i++)
             (void)fprintf(to, "%s`%s`", i ? ", " : "- Values: ", buf);
         (void)fputc('\n', to);
-    } else if (o->type == SFP_OPT_INT || o->type == SFP_OPT_REAL) {
+    } else if (o->type == SFP__OPT_INT || o->type == SFP__OPT_REAL) {
         (void)fprintf(to, "- Values: %s from %.15g", unit, o->min);
         if (o->max < 1e15)
             (void)fprintf(to, " to %.15g", o->max);
@@ -49,19 +49,20 @@ static void put_default(FILE *to, const sfp__opt *o)
 /* Who uses it, what it changes, and whether a resumed run may have another value. */
 static void put_role(FILE *to, const sfp__opt *o)
 {
-    static const char *const only[] = {[SFP_ONLY_TRAINED] = "the trained learner (`--preset paper`)",
-                                       [SFP_ONLY_CLOSED_FORM] = "closed-form heads",
-                                       [SFP_ONLY_LIVE] = "live streams",
-                                       [SFP_ONLY_DATASET] = "datasets"};
+    static const char *const only[] = {[SFP__ONLY_TRAINED] = "the trained learner (`--preset paper`)",
+                                       [SFP__ONLY_CLOSED_FORM] = "closed-form heads",
+                                       [SFP__ONLY_LIVE] = "live streams",
+                                       [SFP__ONLY_DATASET] = "datasets"};
     static const char *const changes[] = {[SFP__CHANGES_RESULT] = "the result, not the processing time of a batch",
                                           [SFP__CHANGES_COST] = "the processing time, but no result",
                                           [SFP__CHANGES_NOTHING] = "no result"};
-    if (o->only != SFP_ONLY_ANY)
+    if (o->only != SFP__ONLY_ANY)
         (void)fprintf(to, "- Only for %s\n", only[o->only]);
     if (o->changes != SFP__CHANGES_ALL)
         (void)fprintf(to, "- Changes %s\n", changes[o->changes]);
-    if (o->scope != SFP__SCOPE_COMMAND && o->resume != SFP_RESUME_SAME)
-        (void)fprintf(to, "- A resumed run may have another value%s\n", o->resume == SFP_RESUME_LIVE ? ", on a live stream" : "");
+    if (o->scope != SFP__SCOPE_COMMAND && o->resume != SFP__RESUME_SAME)
+        (void)fprintf(to, "- A resumed run may have another value%s\n",
+                      o->resume == SFP__RESUME_LIVE ? ", on a live stream" : "");
 }
 
 /* The last line of an example is the options of a run; lines before it are other commands. An example of a live stream waits for
@@ -69,7 +70,7 @@ static void put_role(FILE *to, const sfp__opt *o)
 static void put_example(FILE *to, const sfp__opt *o)
 {
     const char *line = o->example, *end;
-    bool live = o->only == SFP_ONLY_LIVE;
+    bool live = o->only == SFP__ONLY_LIVE;
     if (!line)
         return;
     (void)fprintf(to, "\n```%s\n", live ? "console" : "sh");
@@ -98,11 +99,11 @@ sfp_status sfp__help_markdown(FILE *to, sfp_error *err)
     const sfp__opt *rows = sfp__run_cli_options(&count);
     (void)fputs(opening, to);
     for (const sfp__opt *o = rows; o < rows + count; o++) {
-        if (o->type == SFP_OPT_GROUP) {
+        if (o->type == SFP__OPT_GROUP) {
             (void)fprintf(to, "\n## %s\n", o->help);
             continue;
         }
-        const char *arg = sfp__opt_is_switch(o) ? " [on|off]" : o->type == SFP_OPT_FLAG ? "" : o->arg;
+        const char *arg = sfp__opt_is_switch(o) ? " [on|off]" : o->type == SFP__OPT_FLAG ? "" : o->arg;
         (void)fprintf(to, "\n### %s\n\n`--%s%s%s`\n\n%s\n\n", o->name, o->name, *arg && *arg != ' ' ? " " : "", arg, o->help);
         put_values(to, o);
         put_default(to, o);

@@ -37,7 +37,7 @@ static const char *tensor_name(const char *path)
 
 static sfp_status convert_tensor(const char *path, const sfp__tensor *t, sfp__table *out, sfp_error *err)
 {
-    char shape[SFP_SHAPE_MAX];
+    char shape[SFP__SHAPE_MAX];
     int64_t rows = t->ndim > 0 ? t->shape[0] : 0, columns = t->ndim == 2 ? t->shape[1] : 1;
     if ((t->ndim == 1 || t->ndim == 2) && t->count == 0)
         return sfp__fail(err, SFP_ESHAPE, "%s: array has shape %s, expected at least one %s", path,
@@ -56,7 +56,7 @@ static sfp_status convert_tensor(const char *path, const sfp__tensor *t, sfp__ta
 static sfp_status find_tensor(const char *path, const char *name, const sfp__tensor_file *f, const sfp__tensor **out,
                               sfp_error *err)
 {
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (name && (*out = sfp__tensor_file_find(f, name)))
         return SFP_OK;
     if (name)

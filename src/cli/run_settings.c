@@ -70,7 +70,7 @@ static void append_difference(char *to, const char *before, const sfp_settings *
 /* Appends what a preset sets, as the library sets it. */
 static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
 {
-    char before[2 * SFP_KEY_LENGTH_MAX];
+    char before[2 * SFP__KEY_LENGTH_MAX];
     sfp_settings *plain = NULL, *rated = NULL;
     sfp_status status = with_preset(name, NULL, &plain, err);
     if (!status)
@@ -92,7 +92,7 @@ static sfp_status describe_defaults(table *t, sfp_error *err)
     OWNED_BY(sfp__args_done) sfp__args a = {0};
     TRY(sfp__run_args_init(&a, err));
     for (size_t i = 0; i < a.count; i++)
-        if (a.values[i].rank == SFP_RANK_PRESET)
+        if (a.values[i].rank == SFP__RANK_PRESET)
             (void)snprintf(t->note[i], NOTE_MAX, "preset %s: %s", sfp__args_text(&a, "preset"),
                            sfp__args_value(&a, a.opts[i].name));
     return SFP_OK;
@@ -101,7 +101,7 @@ static sfp_status describe_defaults(table *t, sfp_error *err)
 sfp_status sfp__run_describe_options(sfp_error *err)
 {
     static bool described;
-    char name[SFP_KEY_LENGTH_MAX];
+    char name[SFP__KEY_LENGTH_MAX];
     table *t = run_table();
     if (described)
         return SFP_OK;

@@ -108,7 +108,7 @@ void sfp__print_log(void *ctx, sfp_log_level level, const char *message)
 int sfp__print_error(const sfp_error *err)
 {
     put_line("streamfp: ", err->message[0] ? err->message : sfp_status_text(err->status));
-    return SFP_EXIT_FAILED;
+    return SFP__EXIT_FAILED;
 }
 
 int sfp__usage_error(const char *command, const char *fmt, ...)
@@ -120,7 +120,7 @@ int sfp__usage_error(const char *command, const char *fmt, ...)
     put_message(prefix, fmt, ap);
     (void)fprintf(stderr, "Try 'streamfp%s%s --help'.\n", command ? " " : "", command ? command : "");
     va_end(ap);
-    return SFP_EXIT_USAGE;
+    return SFP__EXIT_USAGE;
 }
 
 void sfp__progress_init(sfp__progress *p, const char *unit, uint64_t total)
@@ -133,13 +133,13 @@ void sfp__progress_init(sfp__progress *p, const char *unit, uint64_t total)
     p->terminal = sfp__status_line_rewrites();
 }
 
-const char *sfp__eta_text(double seconds, char buf[SFP_ETA_MAX])
+const char *sfp__eta_text(double seconds, char buf[SFP__ETA_MAX])
 {
     long s = seconds > 0 ? (long)(fmin(seconds, 1e8) + 0.5) : 0;
     if (s >= 3600)
-        (void)snprintf(buf, SFP_ETA_MAX, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+        (void)snprintf(buf, SFP__ETA_MAX, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     else
-        (void)snprintf(buf, SFP_ETA_MAX, "%ld:%02ld", s / 60, s % 60);
+        (void)snprintf(buf, SFP__ETA_MAX, "%ld:%02ld", s / 60, s % 60);
     return buf;
 }
 
@@ -151,7 +151,7 @@ void sfp__progress_update(sfp__progress *p, uint64_t done)
         return;
     p->last = now;
     p->shown = true;
-    char eta[SFP_ETA_MAX];
+    char eta[SFP__ETA_MAX];
     double rate = (double)done / past;
     sfp__status_line l = {0};
     sfp__status_line_add(&l, 3, "%llu", (unsigned long long)done);
@@ -177,12 +177,12 @@ static volatile sig_atomic_t line_open;
 
 void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ...)
 {
-    if (l->count == SFP_STATUS_LINE_PARTS)
+    if (l->count == SFP__STATUS_LINE_PARTS)
         return;
     va_list ap;
     va_start(ap, fmt);
     l->part[l->count].priority = priority;
-    (void)vsnprintf(l->part[l->count++].text, SFP_STATUS_LINE_PART, fmt, ap);
+    (void)vsnprintf(l->part[l->count++].text, SFP__STATUS_LINE_PART, fmt, ap);
     va_end(ap);
 }
 
@@ -197,7 +197,7 @@ static int columns_of(const char *text)
 
 void sfp__status_line_fit(const sfp__status_line *l, int columns, char *buf, size_t size)
 {
-    bool shown[SFP_STATUS_LINE_PARTS] = {false}, full = false;
+    bool shown[SFP__STATUS_LINE_PARTS] = {false}, full = false;
     for (int left = columns; !full;) {
         int best = -1;
         for (int i = 0; i < l->count; i++)
@@ -233,11 +233,11 @@ int sfp__status_line_columns(void)
 
 void sfp__status_line_show(const sfp__status_line *l)
 {
-    char text[SFP_STATUS_LINE_PARTS * SFP_STATUS_LINE_PART], out[sizeof text + sizeof SFP_STATUS_LINE_WIPE];
+    char text[SFP__STATUS_LINE_PARTS * SFP__STATUS_LINE_PART], out[sizeof text + sizeof SFP__STATUS_LINE_WIPE];
     bool rewrites = sfp__status_line_rewrites();
     /* the last column stays empty, because some terminals start a new row after writing to it */
     sfp__status_line_fit(l, rewrites ? sfp__status_line_columns() - 1 : INT_MAX, text, sizeof text);
-    (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_STATUS_LINE_WIPE : "", text, rewrites ? "" : "\n");
+    (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP__STATUS_LINE_WIPE : "", text, rewrites ? "" : "\n");
     line_open = rewrites; /* a signal may arrive before or after the write; one call writes the whole line, */
     (void)fwrite(out, 1, strlen(out), stderr); /* so that the handler never sees a part of it */
     line_open = rewrites;
@@ -246,7 +246,7 @@ void sfp__status_line_show(const sfp__status_line *l)
 void sfp__status_line_wipe(void)
 {
     if (line_open)
-        (void)fputs(SFP_STATUS_LINE_WIPE, stderr);
+        (void)fputs(SFP__STATUS_LINE_WIPE, stderr);
     line_open = 0;
 }
 
@@ -258,8 +258,8 @@ static _Atomic(sfp_run *) stopped_run; /* NULL: none */
 /* Stopping may take seconds, so the user must see immediately that Ctrl-C has an effect. */
 static void print_stopping(void)
 {
-    static const char text[] = SFP_STATUS_LINE_WIPE "stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
-    size_t skip = line_open ? 0 : sizeof SFP_STATUS_LINE_WIPE - 1;
+    static const char text[] = SFP__STATUS_LINE_WIPE "stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
+    size_t skip = line_open ? 0 : sizeof SFP__STATUS_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
     (void)unused;

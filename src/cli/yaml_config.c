@@ -86,7 +86,7 @@ static sfp_status apply_mapping(const char *path, yaml_document_t *doc, const ya
         if (strcmp(name, "config") == 0)
             return sfp__fail(err, SFP_EINVAL, "%s:%zu: 'config' is not allowed in a configuration file", path, line);
         (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, name);
-        sfp_status s = sfp__args_set(args, name, text, SFP_RANK_FILE, origin, err);
+        sfp_status s = sfp__args_set(args, name, text, SFP__RANK_FILE, origin, err);
         if (s)
             return err->key[0] ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line); /* an error about a value names its origin */
     }

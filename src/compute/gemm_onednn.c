@@ -128,14 +128,14 @@ static sfp__onednn_product describe_product(bool conv, int m, int n, int k, sfp_
     if (conv)
         return (sfp__onednn_product){.conv = true,
                                      .impl = "jit_1x1",
-                                     .tensor = {[SFP_ONEDNN_SRC] = {4, {1, k, m, 1}, type, dnnl_nhwc},
-                                                [SFP_ONEDNN_WEIGHTS] = {4, {n, k, 1, 1}, type, dnnl_format_tag_any},
-                                                [SFP_ONEDNN_BIAS] = {1, {n}, dnnl_f32, dnnl_a},
-                                                [SFP_ONEDNN_DST] = {4, {1, n, m, 1}, dnnl_f32, dnnl_nhwc}}};
-    return (sfp__onednn_product){.tensor = {[SFP_ONEDNN_SRC] = {2, {m, k}, type, dnnl_ab},
-                                            [SFP_ONEDNN_WEIGHTS] = {2, {k, n}, type, dnnl_format_tag_any},
-                                            [SFP_ONEDNN_BIAS] = {2, {1, n}, dnnl_f32, dnnl_ab},
-                                            [SFP_ONEDNN_DST] = {2, {m, n}, dnnl_f32, dnnl_ab}}};
+                                     .tensor = {[SFP__ONEDNN_SRC] = {4, {1, k, m, 1}, type, dnnl_nhwc},
+                                                [SFP__ONEDNN_WEIGHTS] = {4, {n, k, 1, 1}, type, dnnl_format_tag_any},
+                                                [SFP__ONEDNN_BIAS] = {1, {n}, dnnl_f32, dnnl_a},
+                                                [SFP__ONEDNN_DST] = {4, {1, n, m, 1}, dnnl_f32, dnnl_nhwc}}};
+    return (sfp__onednn_product){.tensor = {[SFP__ONEDNN_SRC] = {2, {m, k}, type, dnnl_ab},
+                                            [SFP__ONEDNN_WEIGHTS] = {2, {k, n}, type, dnnl_format_tag_any},
+                                            [SFP__ONEDNN_BIAS] = {2, {1, n}, dnnl_f32, dnnl_ab},
+                                            [SFP__ONEDNN_DST] = {2, {m, n}, dnnl_f32, dnnl_ab}}};
 }
 
 /* ------------------------------------------------------------------ weights */
@@ -184,8 +184,8 @@ static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed,
         return fail(err, s, "matrix product");
     w->pieces = w->n / w->panel;
     const_dnnl_primitive_desc_t chosen = w->conv ? conv : pd;
-    w->stride = (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(chosen, dnnl_query_weights_md, 0)) + SFP_ALIGN - 1) /
-                SFP_ALIGN * SFP_ALIGN;
+    w->stride = (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(chosen, dnnl_query_weights_md, 0)) + SFP__ALIGN - 1) /
+                SFP__ALIGN * SFP__ALIGN;
     /* logical (n, k) for the convolution, (k, n) for matmul; the strides locate an element in the plain weights */
     dnnl_dim_t sn = transposed ? 1 : w->k, sk = transposed ? w->n : 1;
     if (w->conv)

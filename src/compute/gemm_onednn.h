@@ -9,7 +9,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 
-enum { SFP_ONEDNN_SRC, SFP_ONEDNN_WEIGHTS, SFP_ONEDNN_BIAS, SFP_ONEDNN_DST, SFP_ONEDNN_TENSORS };
+enum { SFP__ONEDNN_SRC, SFP__ONEDNN_WEIGHTS, SFP__ONEDNN_BIAS, SFP__ONEDNN_DST, SFP__ONEDNN_TENSORS };
 
 typedef struct sfp__onednn_tensor {
     int ndims;
@@ -20,7 +20,7 @@ typedef struct sfp__onednn_tensor {
 
 typedef struct sfp__onednn_product {
     bool conv; /* true: a 1x1 convolution; false: matmul */
-    sfp__onednn_tensor tensor[SFP_ONEDNN_TENSORS];
+    sfp__onednn_tensor tensor[SFP__ONEDNN_TENSORS];
     const char *impl; /* required prefix of the implementation's name; NULL: the library's first choice */
 } sfp__onednn_product;
 

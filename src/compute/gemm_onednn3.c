@@ -16,17 +16,17 @@ dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn
                                          const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
     static const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    dnnl_memory_desc_t md[SFP_ONEDNN_TENSORS] = {NULL};
+    dnnl_memory_desc_t md[SFP__ONEDNN_TENSORS] = {NULL};
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_success;
-    for (int i = 0; s == dnnl_success && i < SFP_ONEDNN_TENSORS; i++) {
+    for (int i = 0; s == dnnl_success && i < SFP__ONEDNN_TENSORS; i++) {
         const sfp__onednn_tensor *t = &p->tensor[i];
         s = dnnl_memory_desc_create_with_tag(&md[i], t->ndims, t->dims, t->type, t->tag);
     }
     if (s != dnnl_success)
         goto done;
-    const_dnnl_memory_desc_t x = md[SFP_ONEDNN_SRC], b = md[SFP_ONEDNN_BIAS], y = md[SFP_ONEDNN_DST];
-    const_dnnl_memory_desc_t w = packing ? dnnl_primitive_desc_query_md(packing, dnnl_query_dst_md, 0) : md[SFP_ONEDNN_WEIGHTS];
+    const_dnnl_memory_desc_t x = md[SFP__ONEDNN_SRC], b = md[SFP__ONEDNN_BIAS], y = md[SFP__ONEDNN_DST];
+    const_dnnl_memory_desc_t w = packing ? dnnl_primitive_desc_query_md(packing, dnnl_query_dst_md, 0) : md[SFP__ONEDNN_WEIGHTS];
     s = p->conv ? dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, dnnl_convolution_direct, x,
                                                                  w, b, y, one, zero, zero, zero, attr)
                 : dnnl_matmul_primitive_desc_create(&pd, engine, x, w, b, y, attr);
@@ -37,7 +37,7 @@ dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn
     else
         dnnl_primitive_desc_destroy(pd);
 done:
-    for (int i = 0; i < SFP_ONEDNN_TENSORS; i++)
+    for (int i = 0; i < SFP__ONEDNN_TENSORS; i++)
         dnnl_memory_desc_destroy(md[i]);
     return s;
 }

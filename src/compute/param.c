@@ -21,7 +21,7 @@ static sfp_status resize(sfp__param *p, int capacity, sfp_error *err)
                               {&q.v, floats, sizeof *q.v},
                               {&q.steps, (size_t)capacity, sizeof *q.steps}};
     void *block;
-    TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&block, SFP__LIST(list), err));
     if (p->capacity) {
         memcpy(q.data, p->data, old);
         memcpy(q.grad, p->grad, old);

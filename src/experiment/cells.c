@@ -117,7 +117,7 @@ static int whole_number(const char *text)
 /* The row of the setting of "key=value"; NULL: none. */
 static const sfp__opt *row_of(const char *entry)
 {
-    char key[SFP_KEY_LENGTH_MAX + 1];
+    char key[SFP__KEY_LENGTH_MAX + 1];
     (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(entry, "="), entry);
     return sfp__opt_find(sfp__run_table, sfp__run_table_count, key);
 }
@@ -284,7 +284,7 @@ static sfp_status read_args(const sfp__strings *settings, sfp__args *a, sfp_erro
         char key[SFP_KEY_MAX * 2];
         size_t n = strcspn(settings->s[i], "=");
         (void)snprintf(key, sizeof key, "%.*s", (int)n, settings->s[i]);
-        TRY(sfp__run_set(a, key, settings->s[i] + n + 1, SFP_RANK_COMMAND_LINE, key, err));
+        TRY(sfp__run_set(a, key, settings->s[i] + n + 1, SFP__RANK_COMMAND_LINE, key, err));
     }
     return SFP_OK;
 }
@@ -294,7 +294,7 @@ static sfp_status read_args(const sfp__strings *settings, sfp__args *a, sfp_erro
 static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const char *key)
 {
     const char *given = sfp__settings_value(lab->opt.settings, key), *value = sfp__settings_value(settings, key);
-    char other[SFP_KEY_LENGTH_MAX + 1];
+    char other[SFP__KEY_LENGTH_MAX + 1];
     sfp__args a = {0};
     if (!given || !value || strcmp(given, value) != 0)
         return false;
@@ -353,7 +353,7 @@ bool sfp__setting_is_neutral(const char *entry)
 
 void sfp__settings_key(const sfp__strings *settings, char key[17])
 {
-    uint64_t h = SFP_HASH_START;
+    uint64_t h = SFP__HASH_START;
     qsort(settings->s, (size_t)settings->count, sizeof *settings->s, compare_texts);
     for (int i = 0; i < settings->count; i++)
         if (!sfp__setting_is_neutral(settings->s[i]))
@@ -377,13 +377,13 @@ static double metric_value(const sfp__metric *m, const sfp_result *r, const sfp_
 static void read_values(const sfp__lab *lab, sfp__cell *cell, const sfp_result *r, const sfp__cost *cost, int batch)
 {
     int n = 0;
-    for (const char *s = lab->experiments[cell->experiment].metrics; *s && n < SFP_METRICS_MAX; n++) {
+    for (const char *s = lab->experiments[cell->experiment].metrics; *s && n < SFP__METRICS_MAX; n++) {
         size_t length = strcspn(s, ",");
         const sfp__metric *m = sfp__metric_find(s, length);
         cell->value[n] = m ? metric_value(m, r, cell, cost, batch) : NAN;
         s += length + (s[length] == ',');
     }
-    cell->state = r && sfp_result_number(r, "starved_tasks") > 0 ? SFP_CELL_STARVED : SFP_CELL_DONE;
+    cell->state = r && sfp_result_number(r, "starved_tasks") > 0 ? SFP__CELL_STARVED : SFP__CELL_DONE;
 }
 
 /* Reads the result of a cell that was run before. *found false: there is none, or the run has not ended. */
@@ -415,14 +415,14 @@ static sfp_status has_inputs(const char *directory, const sfp__cell *cell, bool 
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
     TRY(sfp__path_print(path, sizeof path, err, "%s/" INPUTS, directory));
-    sfp_status status = sfp__file_read(path, SFP_INPUTS_MAX, &bytes, &size, err);
+    sfp_status status = sfp__file_read(path, SFP__INPUTS_MAX, &bytes, &size, err);
     *out = !status && size == strlen(cell->inputs) + 1 && memcmp(bytes, cell->inputs, size - 1) == 0;
     return sfp__is_machine_error(status) ? status : SFP_OK; /* else there is no such file, or it is another one */
 }
 
 static sfp_status write_inputs(const char *directory, const sfp__cell *cell, sfp_error *err)
 {
-    char path[PATH_MAX], text[SFP_INPUTS_MAX + 1];
+    char path[PATH_MAX], text[SFP__INPUTS_MAX + 1];
     TRY(sfp__path_print(path, sizeof path, err, "%s/" INPUTS, directory));
     int n = snprintf(text, sizeof text, "%s\n", cell->inputs);
     return sfp__file_write(path, text, (size_t)n, err);
@@ -454,10 +454,10 @@ static sfp_status remove_run(sfp__lab *lab, const char *directory, sfp_error *er
 {
     static const char *const names[] = {"result.json", "checkpoint"};
     bool has;
-    TRY(sfp__directory_has_any(directory, SFP_LIST(names), &has, err));
+    TRY(sfp__directory_has_any(directory, SFP__LIST(names), &has, err));
     if (has)
         sfp__lab_report_other_inputs(lab);
-    return sfp__run_remove_files(directory, SFP_FILES_ALL, NULL, err);
+    return sfp__run_remove_files(directory, SFP__FILES_ALL, NULL, err);
 }
 
 static sfp_status finish_run(sfp__lab *lab, const sfp__cell *cell, const char *directory, const sfp__strings *settings,
@@ -489,8 +489,8 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
 static sfp_status remove_intermediate(const char *directory, sfp_error *err)
 {
     static const char *const names[] = {INPUTS ".tmp.#"};
-    TRY(sfp__run_remove_files(directory, SFP_FILES_CHECKPOINT | SFP_FILES_TASK_STATE | SFP_FILES_UNFINISHED, NULL, err));
-    return sfp__directory_remove_files(directory, SFP_LIST(names), 0, NULL, err);
+    TRY(sfp__run_remove_files(directory, SFP__FILES_CHECKPOINT | SFP__FILES_TASK_STATE | SFP__FILES_UNFINISHED, NULL, err));
+    return sfp__directory_remove_files(directory, SFP__LIST(names), 0, NULL, err);
 }
 
 /* Runs the cell in its directory, if that has no result with the same inputs yet. */

@@ -141,7 +141,7 @@ static int find_row(const sfp__experiment *e, const char *name)
 
 static int find_metric(const sfp__experiment *e, const char *name)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int n = sfp__experiment_metrics(e, list);
     for (int m = 0; m < n; m++)
         if (strcmp(list[m]->name, name) == 0)
@@ -184,7 +184,7 @@ static int values(const place *p, int row, int column, double *x)
         return n;
     for (int i = 0; i < p->lab->cell_count; i++) {
         const sfp__cell *c = &p->lab->cells[i];
-        if (c->experiment == p->experiment && c->row == row && c->column == column && c->state == SFP_CELL_STARVED) {
+        if (c->experiment == p->experiment && c->row == row && c->column == column && c->state == SFP__CELL_STARVED) {
             x[c->repetition] = 0;
             n++;
         }
@@ -194,7 +194,7 @@ static int values(const place *p, int row, int column, double *x)
 
 static double mean_of(const place *p, int row, int column)
 {
-    double x[SFP_REPETITIONS_MAX], sum = 0;
+    double x[SFP__REPETITIONS_MAX], sum = 0;
     int n = values(p, row, column, x);
     for (int k = 0; k < p->lab->repetitions; k++)
         sum += isfinite(x[k]) ? x[k] : 0;
@@ -228,7 +228,7 @@ static void say_difference(const place *p, int column, const sfp__paired *d, con
 
 static answer difference(const place *p, int row, int other, int column, double bound, double sign)
 {
-    double x[SFP_REPETITIONS_MAX], y[SFP_REPETITIONS_MAX];
+    double x[SFP__REPETITIONS_MAX], y[SFP__REPETITIONS_MAX];
     char name[96];
     if (!values(p, row, column, x) || !values(p, other, column, y))
         return OPEN;
@@ -291,7 +291,7 @@ static answer check_lowest(const place *p)
 
 static answer check_growth(const place *p)
 {
-    double margin[SFP_REPETITIONS_MAX], first[SFP_REPETITIONS_MAX], a[SFP_REPETITIONS_MAX], b[SFP_REPETITIONS_MAX];
+    double margin[SFP__REPETITIONS_MAX], first[SFP__REPETITIONS_MAX], a[SFP__REPETITIONS_MAX], b[SFP__REPETITIONS_MAX];
     for (int c = 0; c < p->e->column_count; c++) {
         if (!values(p, p->a, c, a) || !values(p, p->b, c, b))
             return OPEN;
@@ -326,7 +326,7 @@ static double deviation(const double *x, int n)
 /* With few repetitions two deviations differ significantly only if one is a multiple of the other (F test, 5 %). */
 static answer check_spread(const place *p)
 {
-    double a[SFP_REPETITIONS_MAX], b[SFP_REPETITIONS_MAX];
+    double a[SFP__REPETITIONS_MAX], b[SFP__REPETITIONS_MAX];
     int n = p->lab->repetitions;
     if (values(p, p->a, 0, a) < 3 || values(p, p->b, 0, b) < 3) {
         say(p, "fewer than 3 repetitions");
@@ -352,7 +352,7 @@ static answer check_best_column(const place *p)
         return HOLDS;
     answer closest = FAILS; /* is the difference to a column of the set significant? */
     for (int c = 0; c < p->e->column_count; c++) {
-        double x[SFP_REPETITIONS_MAX], y[SFP_REPETITIONS_MAX];
+        double x[SFP__REPETITIONS_MAX], y[SFP__REPETITIONS_MAX];
         if (!in_set(p, p->e->columns[c].name) || !values(p, p->a, best, x) || !values(p, p->a, c, y))
             continue;
         sfp__paired d = sfp__paired_differences(p->lab->repetitions, x, y);
@@ -404,7 +404,7 @@ static answer run_check(const sfp__lab *lab, const check *c, sfp__claim_result *
     p.metric = find_metric(p.e, c->metric);
     p.a = find_row(p.e, c->a);
     p.b = find_row(p.e, c->b);
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     (void)sfp__experiment_metrics(p.e, list);
     p.unit = p.metric >= 0 && list[p.metric]->percent ? 100 : 1;
     if (p.metric < 0 || (c->a && p.a < 0) || (c->b && p.b < 0))

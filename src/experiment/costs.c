@@ -32,7 +32,7 @@ static sfp_status parse_tasks(const char *text, sfp__cost *out, sfp_error *err)
     char *end;
     for (const char *s = text; *s; s = end) {
         long long n = strtoll(s, &end, 10);
-        if (end == s || n < 0 || out->tasks >= SFP_TASKS_LISTED_MAX)
+        if (end == s || n < 0 || out->tasks >= SFP__TASKS_LISTED_MAX)
             return SFP_OK;
         TRY(sfp__check_memory(
             sfp__grow(&out->task_batches, sizeof *out->task_batches, (size_t)out->tasks, (size_t)out->tasks + 1, &capacity),
@@ -46,7 +46,7 @@ static sfp_status parse_tasks(const char *text, sfp__cost *out, sfp_error *err)
 /* Reads a file that write_cost wrote. SFP_ENOTFOUND: there is none. */
 static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 {
-    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = SFP_INPUTS_LINE;
+    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = SFP__INPUTS_LINE;
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     TRY(sfp__lines_open(out->path, "seconds per batch", &lines, err));
     for (char *line;;) {
@@ -70,7 +70,7 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
-    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n" SFP_INPUTS_LINE "%s\n", name, c->inputs);
+    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n" SFP__INPUTS_LINE "%s\n", name, c->inputs);
     sfp__text_printf(&t, "# samples %" PRId64 "\n# batches per task", c->samples);
     for (int i = 0; i < c->tasks; i++)
         sfp__text_printf(&t, " %" PRId64, c->task_batches[i]);
@@ -165,10 +165,10 @@ static sfp_status measure_and_write(sfp__lab *lab, sfp__strings *settings, const
 static sfp_status read_current_cost(sfp__lab *lab, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
 {
     OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
-    char inputs[SFP_INPUTS_MAX];
+    char inputs[SFP__INPUTS_MAX];
     memcpy(cost.path, out->path, sizeof cost.path);
     TRY(read_cost(&cost, err));
-    if (strcmp(cost.inputs, SFP_INPUTS_ANY) != 0) {
+    if (strcmp(cost.inputs, SFP__INPUTS_ANY) != 0) {
         TRY(sfp__lab_inputs(lab, settings, inputs, err));
         if (strcmp(cost.inputs, inputs) != 0) {
             sfp__lab_report_other_inputs(lab);

@@ -72,26 +72,26 @@ bool sfp__paper_number(const char *table, const char *row, const char *group, co
 
 /* ----------------------------------------------------------------------------------------------------------- execution */
 
-enum { SFP_METRICS_MAX = 6, SFP_REPETITIONS_MAX = 64, SFP_TASKS_LISTED_MAX = 4096, SFP_INPUTS_MAX = 80 };
+enum { SFP__METRICS_MAX = 6, SFP__REPETITIONS_MAX = 64, SFP__TASKS_LISTED_MAX = 4096, SFP__INPUTS_MAX = 80 };
 
 typedef enum sfp__cell_state {
-    SFP_CELL_WAITING,
-    SFP_CELL_DONE,
-    SFP_CELL_STARVED, /* the method had no time for a batch in some task: "-" */
-    SFP_CELL_OMITTED  /* by the budget */
+    SFP__CELL_WAITING,
+    SFP__CELL_DONE,
+    SFP__CELL_STARVED, /* the method had no time for a batch in some task: "-" */
+    SFP__CELL_OMITTED  /* by the budget */
 } sfp__cell_state;
 
 /* One repetition of one cell. */
 typedef struct sfp__cell {
     int experiment, row, column, repetition;
     sfp__cell_state state;
-    char key[17];                /* hash of its settings; "": not known yet */
-    char inputs[SFP_INPUTS_MAX]; /* version and digest of its inputs (inputs.c), known with the key */
-    double estimate;             /* seconds; NAN: unknown */
-    bool guessed;                /* dry run: the processing time in the estimate is that of another method */
-    double seconds;              /* that it took; 0 if another experiment has run it */
+    char key[17];                 /* hash of its settings; "": not known yet */
+    char inputs[SFP__INPUTS_MAX]; /* version and digest of its inputs (inputs.c), known with the key */
+    double estimate;              /* seconds; NAN: unknown */
+    bool guessed;                 /* dry run: the processing time in the estimate is that of another method */
+    double seconds;               /* that it took; 0 if another experiment has run it */
     double rate, cost;
-    double value[SFP_METRICS_MAX];
+    double value[SFP__METRICS_MAX];
 } sfp__cell;
 
 typedef struct sfp__lab_options {
@@ -183,24 +183,24 @@ double sfp__cell_run_seconds(const sfp__lab *lab, const sfp__cell *cell);
 
 /* inputs.c */
 /* Writes the version of the program and a digest of the files that a run with these settings reads. */
-sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP_INPUTS_MAX], sfp_error *err);
+sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP__INPUTS_MAX], sfp_error *err);
 /* Number of test images of a cell whose inputs are known; 0: no test set, -1: unknown, or a live stream without one. */
 int64_t sfp__cell_test_images(const sfp__lab *lab, const sfp__cell *cell);
 /* Tells the user, once, that results of other inputs are not used. */
 void sfp__lab_report_other_inputs(sfp__lab *lab);
 
 /* costs.c */
-#define SFP_INPUTS_LINE "# made with " /* begins the line of a file of costs that has its inputs */
-#define SFP_INPUTS_ANY "any"           /* a processing time that the user has given */
+#define SFP__INPUTS_LINE "# made with " /* begins the line of a file of costs that has its inputs */
+#define SFP__INPUTS_ANY "any"           /* a processing time that the user has given */
 /* What is known about a method on a stream: measured once, then read from DIR/costs. */
 typedef struct sfp__cost {
     double seconds;           /* per batch */
     int64_t batches, samples; /* of the stream */
     int tasks;
-    int64_t *task_batches;       /* (tasks) */
-    bool guessed;                /* dry run: it was not measured, but derived from that of another method */
-    char path[1024];             /* a file for --costs */
-    char inputs[SFP_INPUTS_MAX]; /* with which it was measured; "": unknown */
+    int64_t *task_batches;        /* (tasks) */
+    bool guessed;                 /* dry run: it was not measured, but derived from that of another method */
+    char path[1024];              /* a file for --costs */
+    char inputs[SFP__INPUTS_MAX]; /* with which it was measured; "": unknown */
 } sfp__cost;
 void sfp__cost_done(sfp__cost *c);
 /* settings: those of a cell. row: its name; column: that of its column, or "". */
@@ -218,7 +218,7 @@ sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err);
 
 /* tables.c */
 struct sfp__table;
-int sfp__experiment_metrics(const sfp__experiment *e, const sfp__metric *list[SFP_METRICS_MAX]); /* returns their number */
+int sfp__experiment_metrics(const sfp__experiment *e, const sfp__metric *list[SFP__METRICS_MAX]); /* returns their number */
 sfp_status sfp__lab_table(const sfp__lab *lab, int experiment, struct sfp__table **out, sfp_error *err);
 /* A table of the first row (StreamFP) against each other row in one column, by repetition, with the sign test. */
 sfp_status sfp__lab_paired(const sfp__lab *lab, int experiment, int column, struct sfp__table **out, sfp_error *err);

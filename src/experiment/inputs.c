@@ -185,7 +185,7 @@ static sfp_status find_inputs(sfp__lab *lab, const sfp_settings *s, const char *
 {
     OWNED_BY(sfp__text_done) sfp__text values = {0};
     sfp__digest d = {{0}};
-    char text[SFP_INPUTS_MAX];
+    char text[SFP__INPUTS_MAX];
     TRY(input_values(s, &values, err));
     int i = sfp__strings_find(&lab->input_values, values.s);
     if (i < 0) {
@@ -204,7 +204,7 @@ static sfp_status find_inputs(sfp__lab *lab, const sfp_settings *s, const char *
     return SFP_OK;
 }
 
-sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP_INPUTS_MAX], sfp_error *err)
+sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP__INPUTS_MAX], sfp_error *err)
 {
     sfp_settings *s = NULL;
     const char *text = NULL;
@@ -212,7 +212,7 @@ sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out
     sfp_status status = find_inputs(lab, s, &text, err);
     sfp_settings_free(s);
     if (!status)
-        (void)snprintf(out, SFP_INPUTS_MAX, "%s", text);
+        (void)snprintf(out, SFP__INPUTS_MAX, "%s", text);
     return status;
 }
 

@@ -96,7 +96,7 @@ static sfp_status check_owner(const sfp__lab *lab, sfp_error *err)
     TRY(sfp__lab_has_plan(lab, &ours, err));
     if (ours)
         return SFP_OK;
-    TRY(refuse_files(lab, "", SFP_LIST(names), err));
+    TRY(refuse_files(lab, "", SFP__LIST(names), err));
     TRY(sfp__directory_has(lab->opt.out, "tables", &has_tables, err));
     for (int e = 0; has_tables && e < lab->experiment_count; e++) {
         static const char *const endings[] = {"csv", "md", "tex", "txt", "svg"};
@@ -107,7 +107,7 @@ static sfp_status check_owner(const sfp__lab *lab, sfp_error *err)
             (void)snprintf(table[i], sizeof table[i], "%s.%s", lab->experiments[e].name, endings[i]);
             tables[i] = table[i];
         }
-        TRY(refuse_files(lab, "/tables", SFP_LIST(tables), err));
+        TRY(refuse_files(lab, "/tables", SFP__LIST(tables), err));
     }
     return SFP_OK;
 }
@@ -117,14 +117,14 @@ static sfp_status remove_unfinished(const sfp__lab *lab, sfp_error *err)
 {
     static const char *const own[] = {"plan.json.tmp.#", "results.json.tmp.#", "index.html.tmp.#"}, *const any[] = {"*.tmp.#"};
     static const char *const below[] = {"tables", "costs"};
-    TRY(sfp__directory_remove_files(lab->opt.out, SFP_LIST(own), 0, NULL, err));
+    TRY(sfp__directory_remove_files(lab->opt.out, SFP__LIST(own), 0, NULL, err));
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         char path[PATH_MAX];
         bool has;
         TRY(sfp__path_print(path, sizeof path, err, "%s/%s", lab->opt.out, below[i]));
         TRY(sfp__directory_has(lab->opt.out, below[i], &has, err));
         if (has)
-            TRY(sfp__directory_remove_files(path, SFP_LIST(any), 0, NULL, err));
+            TRY(sfp__directory_remove_files(path, SFP__LIST(any), 0, NULL, err));
     }
     return SFP_OK;
 }
@@ -151,7 +151,7 @@ static int count_waiting(const sfp__lab *lab)
 {
     int n = 0;
     for (int i = 0; i < lab->cell_count; i++)
-        n += lab->cells[i].state != SFP_CELL_OMITTED;
+        n += lab->cells[i].state != SFP__CELL_OMITTED;
     return n;
 }
 
@@ -162,9 +162,9 @@ static double seconds_left(const sfp__lab *lab)
     double sum = 0, ratio = lab->estimated_done > 0 ? lab->spent_done / lab->estimated_done : 1;
     int unknown = 0;
     for (int i = 0; i < lab->cell_count; i++)
-        if (lab->cells[i].state == SFP_CELL_WAITING && isnan(lab->cells[i].estimate))
+        if (lab->cells[i].state == SFP__CELL_WAITING && isnan(lab->cells[i].estimate))
             unknown++;
-        else if (lab->cells[i].state == SFP_CELL_WAITING)
+        else if (lab->cells[i].state == SFP__CELL_WAITING)
             sum += lab->cells[i].estimate;
     double mean = lab->executed > 0 ? lab->spent_done / lab->executed : NAN;
     return sum * ratio + (unknown > 0 ? unknown * mean : 0);
@@ -181,8 +181,8 @@ static void report_progress(const sfp__lab *lab, const sfp__cell *cell, int tota
     p.cell = sfp__cell_name(lab, cell, name, sizeof name);
     p.repetition = cell->repetition + 1;
     p.seconds = cell->seconds;
-    p.finished = cell->state == SFP_CELL_DONE || cell->state == SFP_CELL_STARVED;
-    if (cell->state == SFP_CELL_DONE && strncmp(lab->experiments[cell->experiment].metrics, "Acc", 3) == 0)
+    p.finished = cell->state == SFP__CELL_DONE || cell->state == SFP__CELL_STARVED;
+    if (cell->state == SFP__CELL_DONE && strncmp(lab->experiments[cell->experiment].metrics, "Acc", 3) == 0)
         p.accuracy = cell->value[0];
     o->progress(o->ctx, &p);
 }
@@ -198,7 +198,7 @@ static void report_no_test_set(const sfp__lab *lab)
 {
     for (int i = 0; i < lab->cell_count; i++) {
         const sfp__cell *cell = &lab->cells[i];
-        if (cell->state == SFP_CELL_OMITTED || lab->experiments[cell->experiment].cost_only ||
+        if (cell->state == SFP__CELL_OMITTED || lab->experiments[cell->experiment].cost_only ||
             sfp__cell_test_images(lab, cell) != 0 || sfp__cell_is_done(lab, cell))
             continue;
         sfp__lab_message(lab, SFP_LOG_WARNING, "no test set: accuracy is not measured; use --test KIND:PATH");
@@ -213,12 +213,12 @@ static sfp_status run_cells(sfp__lab *lab, sfp_error *err)
     double written = lab->began;
     for (int i = 0; i < lab->cell_count; i++) {
         sfp__cell *cell = &lab->cells[i];
-        if (cell->state == SFP_CELL_OMITTED)
+        if (cell->state == SFP__CELL_OMITTED)
             continue;
         if (sfp__lab_cancelled(lab))
             return sfp__fail(err, SFP_ECANCELLED, "cancelled; the same command continues the experiment");
         if (is_over_budget(lab)) {
-            cell->state = SFP_CELL_OMITTED;
+            cell->state = SFP__CELL_OMITTED;
             lab->late++;
             continue;
         }

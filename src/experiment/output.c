@@ -52,7 +52,7 @@ static sfp_status write_files(const sfp__lab *lab, int experiment, sfp__table *t
     static const struct {
         sfp__table_format format;
         const char *ending;
-    } list[] = {{SFP_TABLE_CSV, "csv"}, {SFP_TABLE_MARKDOWN, "md"}, {SFP_TABLE_LATEX, "tex"}, {SFP_TABLE_TEXT, "txt"}};
+    } list[] = {{SFP__TABLE_CSV, "csv"}, {SFP__TABLE_MARKDOWN, "md"}, {SFP__TABLE_LATEX, "tex"}, {SFP__TABLE_TEXT, "txt"}};
     const char *name = lab->experiments[experiment].name;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_BY(sfp__text_done) sfp__text s = {0};
@@ -107,7 +107,7 @@ static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp_
     sfp__text_printf(t, "<section class=\"card\" id=\"%s\"><p class=\"what\">", e->name);
     sfp__put_html(t, e->question);
     sfp__text_put(t, "</p>");
-    sfp__table_write(table, SFP_TABLE_HTML, t);
+    sfp__table_write(table, SFP__TABLE_HTML, t);
     (void)sfp__lab_chart(lab, experiment, table, true, t);
     if (lab->repetitions > 1 && e->row_count > 1 && strncmp(e->metrics, "Acc", 3) == 0)
         for (int c = 0; c < e->column_count; c++) {
@@ -116,7 +116,7 @@ static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp_
             sfp__text_put(t, "<details><summary>Paired differences ");
             sfp__put_html(t, e->columns[c].name);
             sfp__text_put(t, "</summary>");
-            sfp__table_write(paired, SFP_TABLE_HTML, t);
+            sfp__table_write(paired, SFP__TABLE_HTML, t);
             sfp__text_put(t, "</details>");
         }
     sfp__text_put(t, "</section>");
@@ -125,10 +125,10 @@ static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp_
 
 static void put_head(const sfp__lab *lab, sfp__text *t)
 {
-    char buf[SFP_SHORT];
+    char buf[SFP__SHORT];
     int omitted = 0;
     for (int i = 0; i < lab->cell_count; i++)
-        omitted += lab->cells[i].state == SFP_CELL_OMITTED;
+        omitted += lab->cells[i].state == SFP__CELL_OMITTED;
     sfp__page_begin(t, "Experiments: ", lab->opt.command ? lab->opt.command : lab->opt.out);
     sfp__text_put(t, "<h1>Experiments</h1><p class=\"lead\">");
     if (lab->opt.command) {
@@ -174,7 +174,7 @@ static void put_cell(const sfp__lab *lab, const sfp__cell *c, sfp__json *j)
 {
     static const char *const states[] = {"waiting", "done", "starved", "omitted"};
     const sfp__experiment *e = &lab->experiments[c->experiment];
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int metrics = sfp__experiment_metrics(e, list);
     sfp__json_object(j, NULL);
     sfp__json_string(j, "experiment", e->name);
@@ -190,7 +190,7 @@ static void put_cell(const sfp__lab *lab, const sfp__cell *c, sfp__json *j)
         sfp__json_bool(j, "guessed", true);
     sfp__json_object(j, "values");
     for (int m = 0; m < metrics; m++)
-        sfp__json_exact(j, list[m]->name, c->state == SFP_CELL_DONE ? c->value[m] : NAN);
+        sfp__json_exact(j, list[m]->name, c->state == SFP__CELL_DONE ? c->value[m] : NAN);
     sfp__json_end(j);
     sfp__json_end(j);
 }
@@ -288,7 +288,8 @@ sfp_status sfp__lab_write(const sfp__lab *lab, char **json, sfp_error *err)
 static sfp_status read_results(const char *path, sfp__json_value **out, sfp_error *err)
 {
     TRY(sfp__json_read(path, RESULTS_MAX, out, err));
-    if (sfp__json_is(sfp__json_get(*out, "costs"), SFP_JSON_OBJECT) && sfp__json_is(sfp__json_get(*out, "cells"), SFP_JSON_ARRAY))
+    if (sfp__json_is(sfp__json_get(*out, "costs"), SFP__JSON_OBJECT) &&
+        sfp__json_is(sfp__json_get(*out, "cells"), SFP__JSON_ARRAY))
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT, "%s: not a results.json of an experiment", path);
 }
@@ -296,7 +297,7 @@ static sfp_status read_results(const char *path, sfp__json_value **out, sfp_erro
 /* Writes a file of costs that is used with any inputs: the user wants to compare with the results that it belongs to. */
 static sfp_status write_given_cost(const char *path, const char *text, sfp_error *err)
 {
-    static const char any[] = SFP_INPUTS_LINE SFP_INPUTS_ANY "\n";
+    static const char any[] = SFP__INPUTS_LINE SFP__INPUTS_ANY "\n";
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__text_printf(&t, "%s%s", strncmp(text, any, strlen(any)) == 0 ? "" : any, text);
     TRY(sfp__check_memory(!t.failed, err));
@@ -379,7 +380,7 @@ sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
         const sfp__json_value *text = sfp__json_at(costs, i);
         const char *key = text->key;
         char path[PATH_MAX];
-        if (strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16 || !sfp__json_is(text, SFP_JSON_STRING))
+        if (strlen(key) != 16 || strspn(key, "0123456789abcdef") != 16 || !sfp__json_is(text, SFP__JSON_STRING))
             return sfp__fail(err, SFP_EFORMAT, "%s: 'costs' has an entry that is not a processing time", lab->opt.check);
         TRY(sfp__path_print(path, sizeof path, err, "%s/costs/%s", lab->opt.out, key));
         TRY(sfp__directory_create_for(path, err));
@@ -406,12 +407,12 @@ static const sfp__cell *find_cell(const sfp__lab *lab, const sfp__json_value *th
 /* Compares the numbers of one cell; *moved counts those that differ. Measured times are not compared, nor runs that depend on them. */
 static void check_cell(const sfp__lab *lab, const sfp__cell *c, const sfp__json_value *then, int *compared, int *moved)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int metrics = sfp__experiment_metrics(&lab->experiments[c->experiment], list);
     char name[256];
     for (int m = 0; m < metrics; m++) {
         const sfp__json_value *v = sfp__json_get(sfp__json_get(then, "values"), list[m]->name);
-        if (!sfp__json_is_number(v) || c->state != SFP_CELL_DONE || sfp__metric_is_time(list[m]))
+        if (!sfp__json_is_number(v) || c->state != SFP__CELL_DONE || sfp__metric_is_time(list[m]))
             continue;
         (*compared)++;
         if (sfp__json_number(v) == c->value[m])

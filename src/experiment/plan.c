@@ -24,7 +24,7 @@ static sfp_status add_cell(sfp__lab *lab, int experiment, int row, int column, i
     TRY(sfp__check_memory(sfp__grow(&lab->cells, sizeof *lab->cells, n, n + 1, &lab->cell_capacity), err));
     lab->cells[lab->cell_count++] =
         (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .estimate = NAN};
-    for (int m = 0; m < SFP_METRICS_MAX; m++)
+    for (int m = 0; m < SFP__METRICS_MAX; m++)
         lab->cells[n].value[m] = NAN;
     return SFP_OK;
 }
@@ -117,7 +117,7 @@ static void use_finished_cells(sfp__lab *lab)
         sum += isnan(seconds) ? 0 : seconds;
         count += !isnan(seconds);
         if (lab->opt.dry_run)
-            cell->state = SFP_CELL_DONE;
+            cell->state = SFP__CELL_DONE;
     }
     for (int i = 0; i < lab->cell_count && count > 0; i++)
         if (isnan(lab->cells[i].estimate))
@@ -136,7 +136,7 @@ static bool same_group(const sfp__lab *lab, const sfp__cell *a, const sfp__cell 
 static bool is_shared(const sfp__lab *lab, int i)
 {
     for (int j = 0; j < i; j++)
-        if (lab->cells[j].state != SFP_CELL_OMITTED && strcmp(lab->cells[j].key, lab->cells[i].key) == 0)
+        if (lab->cells[j].state != SFP__CELL_OMITTED && strcmp(lab->cells[j].key, lab->cells[i].key) == 0)
             return true;
     return false;
 }
@@ -185,7 +185,7 @@ static sfp_status apply_budget(sfp__lab *lab, sfp_error *err)
             smallest = &lab->cells[i];
         least = fmin(least, need);
         for (int k = i; k < end && !fits; k++)
-            lab->cells[k].state = SFP_CELL_OMITTED;
+            lab->cells[k].state = SFP__CELL_OMITTED;
         if (!fits)
             note_omitted(lab, &lab->cells[i]);
     }
@@ -204,7 +204,7 @@ static sfp_status apply_budget(sfp__lab *lab, sfp_error *err)
 /* A hash of all that determines the plan. */
 static uint64_t plan_key(const sfp__lab *lab)
 {
-    uint64_t h = SFP_HASH_START;
+    uint64_t h = SFP__HASH_START;
     for (int e = 0; e < lab->experiment_count; e++)
         h = sfp__hash(h, lab->experiments[e].name, strlen(lab->experiments[e].name));
     for (int i = 0; i < lab->opt.settings->count; i++)
@@ -224,7 +224,7 @@ static sfp_status write_plan(const sfp__lab *lab, const char *path, sfp_error *e
     sfp__json_string(&j, "omitted", lab->omitted.s ? lab->omitted.s : "");
     sfp__json_array(&j, "omitted_cells");
     for (int i = 0; i < lab->cell_count; i++)
-        if (lab->cells[i].state == SFP_CELL_OMITTED)
+        if (lab->cells[i].state == SFP__CELL_OMITTED)
             sfp__json_int(&j, NULL, i);
     sfp__json_end_all(&j);
     TRY(sfp__check_memory(!t.failed, err));
@@ -245,9 +245,9 @@ static sfp_status read_plan_file(const sfp__lab *lab, sfp__json_value **out, sfp
 
 static bool is_plan(const sfp__json_value *root)
 {
-    return sfp__json_is(sfp__json_get(root, "key"), SFP_JSON_STRING) &&
-           sfp__json_is(sfp__json_get(root, "omitted"), SFP_JSON_STRING) &&
-           sfp__json_is(sfp__json_get(root, "omitted_cells"), SFP_JSON_ARRAY);
+    return sfp__json_is(sfp__json_get(root, "key"), SFP__JSON_STRING) &&
+           sfp__json_is(sfp__json_get(root, "omitted"), SFP__JSON_STRING) &&
+           sfp__json_is(sfp__json_get(root, "omitted_cells"), SFP__JSON_ARRAY);
 }
 
 sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err)
@@ -272,7 +272,7 @@ static sfp_status read_plan(sfp__lab *lab, bool *used, sfp_error *err)
     for (size_t i = 0; i < sfp__json_size(cells); i++) {
         int64_t cell = sfp__json_integer(sfp__json_at(cells, i));
         if (cell >= 0 && cell < lab->cell_count)
-            lab->cells[cell].state = SFP_CELL_OMITTED;
+            lab->cells[cell].state = SFP__CELL_OMITTED;
     }
     *used = true;
     return SFP_OK;

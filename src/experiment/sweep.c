@@ -43,7 +43,7 @@ static sfp_status read_grid(const char *text, grid *out, sfp_error *err)
 /* Settings that the sweep gives each run. */
 static bool is_taken(const grid *g)
 {
-    char key[SFP_KEY_LENGTH_MAX + 1];
+    char key[SFP__KEY_LENGTH_MAX + 1];
     (void)snprintf(key, sizeof key, "%.*s", (int)g->key_length, g->key);
     const sfp__opt *o = sfp__opt_find(sfp__run_table, sfp__run_table_count, key);
     return o && o->per_run;
@@ -99,11 +99,11 @@ static sfp_status add_variant(sfp__sweep *s, int grids, const grid *list, const 
 /* All combinations of the values, the last grid fastest. */
 static sfp_status combine(sfp__sweep *s, int grids, const grid *list, sfp__variant **out, int *count, sfp_error *err)
 {
-    int at[SFP_GRIDS_MAX] = {0}, n = 1;
+    int at[SFP__GRIDS_MAX] = {0}, n = 1;
     sfp__variant *v = NULL;
     for (int g = 0; g < grids; g++) {
-        if (n > SFP_SWEEP_ROWS_MAX / list[g].count)
-            return sfp__fail_key(err, "grid", SFP_ELIMIT, "grid: there are more than %d combinations", SFP_SWEEP_ROWS_MAX);
+        if (n > SFP__SWEEP_ROWS_MAX / list[g].count)
+            return sfp__fail_key(err, "grid", SFP_ELIMIT, "grid: there are more than %d combinations", SFP__SWEEP_ROWS_MAX);
         n *= list[g].count;
     }
     TRY(sfp__alloc(&v, (size_t)n, sizeof *v, err));
@@ -132,8 +132,8 @@ sfp_status sfp__sweep_init(sfp__sweep *s, int count, const char *const *grids, s
 {
     OWNED grid *list = NULL;
     *s = (sfp__sweep){0};
-    if (count < 1 || count > SFP_GRIDS_MAX)
-        return sfp__fail_key(err, "grid", SFP_EINVAL, "grid is given %d times, expected 1 to %d grids", count, SFP_GRIDS_MAX);
+    if (count < 1 || count > SFP__GRIDS_MAX)
+        return sfp__fail_key(err, "grid", SFP_EINVAL, "grid is given %d times, expected 1 to %d grids", count, SFP__GRIDS_MAX);
     TRY(sfp__alloc(&list, (size_t)count, sizeof *list, err));
     for (int g = 0; g < count; g++)
         TRY(read_grid(grids[g], &list[g], err));

@@ -4,7 +4,7 @@
 
 #include "experiment/experiment.h"
 
-enum { SFP_GRIDS_MAX = 8, SFP_SWEEP_ROWS_MAX = 4096 };
+enum { SFP__GRIDS_MAX = 8, SFP__SWEEP_ROWS_MAX = 4096 };
 
 typedef struct sfp__sweep {
     sfp__experiment experiment;

@@ -11,10 +11,10 @@
 
 /* -------------------------------------------------------------------------------------------------------------- metrics */
 
-int sfp__experiment_metrics(const sfp__experiment *e, const sfp__metric *list[SFP_METRICS_MAX])
+int sfp__experiment_metrics(const sfp__experiment *e, const sfp__metric *list[SFP__METRICS_MAX])
 {
     int n = 0;
-    for (const char *s = e->metrics; *s && n < SFP_METRICS_MAX;) {
+    for (const char *s = e->metrics; *s && n < SFP__METRICS_MAX;) {
         size_t length = strcspn(s, ",");
         list[n++] = sfp__metric_find(s, length);
         s += length + (s[length] == ',');
@@ -29,7 +29,7 @@ bool sfp__metric_is_time(const sfp__metric *m)
 
 int sfp__lab_values(const sfp__lab *lab, int experiment, int row, int column, int metric, double *values)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int n = 0;
     (void)sfp__experiment_metrics(&lab->experiments[experiment], list);
     bool is_time = sfp__metric_is_time(list[metric]); /* which is known of a method that had no time for a batch, too */
@@ -37,8 +37,8 @@ int sfp__lab_values(const sfp__lab *lab, int experiment, int row, int column, in
         values[k] = NAN;
     for (int i = 0; i < lab->cell_count; i++) {
         const sfp__cell *c = &lab->cells[i];
-        if (c->experiment != experiment || c->row != row || c->column != column || c->state == SFP_CELL_WAITING ||
-            c->state == SFP_CELL_OMITTED || (c->state == SFP_CELL_STARVED && !is_time))
+        if (c->experiment != experiment || c->row != row || c->column != column || c->state == SFP__CELL_WAITING ||
+            c->state == SFP__CELL_OMITTED || (c->state == SFP__CELL_STARVED && !is_time))
             continue;
         values[c->repetition] = c->value[metric];
         n += isfinite(c->value[metric]);
@@ -50,7 +50,7 @@ static bool is_starved(const sfp__lab *lab, int experiment, int row, int column,
 {
     for (int i = 0; i < lab->cell_count; i++) {
         const sfp__cell *c = &lab->cells[i];
-        if (c->experiment == experiment && c->row == row && c->column == column && c->state == SFP_CELL_STARVED &&
+        if (c->experiment == experiment && c->row == row && c->column == column && c->state == SFP__CELL_STARVED &&
             (repetition < 0 || c->repetition == repetition))
             return true;
     }
@@ -114,9 +114,9 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, const int *ro
                               sfp__table *t, int at, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     char buf[64];
-    double x[SFP_REPETITIONS_MAX];
+    double x[SFP__REPETITIONS_MAX];
     (void)sfp__experiment_metrics(e, list);
     const char *group = paper_group(lab, e, column, repetition, buf, sizeof buf);
     /* the processing time of a method is the same in all repetitions, so it has no interval */
@@ -149,7 +149,7 @@ static int list_rows(const sfp__lab *lab, int experiment, int *rows)
         bool shown = !e->rows[r].extra;
         for (int i = 0; i < lab->cell_count && !shown; i++)
             shown = lab->cells[i].experiment == experiment && lab->cells[i].row == r &&
-                    (lab->cells[i].state == SFP_CELL_DONE || lab->cells[i].state == SFP_CELL_STARVED);
+                    (lab->cells[i].state == SFP__CELL_DONE || lab->cells[i].state == SFP__CELL_STARVED);
         if (shown)
             rows[n++] = r;
     }
@@ -159,7 +159,7 @@ static int list_rows(const sfp__lab *lab, int experiment, int *rows)
 sfp_status sfp__lab_table(const sfp__lab *lab, int experiment, sfp__table **out, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
     OWNED int *rows = NULL;
     char title[256];
@@ -194,7 +194,7 @@ sfp_status sfp__lab_paired(const sfp__lab *lab, int experiment, int column, sfp_
     static const char *const names[] = {"difference", "higher", "lower", "p"};
     const sfp__experiment *e = &lab->experiments[experiment];
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
-    double first[SFP_REPETITIONS_MAX], other[SFP_REPETITIONS_MAX];
+    double first[SFP__REPETITIONS_MAX], other[SFP__REPETITIONS_MAX];
     char title[256];
     const char *name = e->columns[column].name;
     OWNED int *rows = NULL;
@@ -227,7 +227,7 @@ sfp_status sfp__lab_paired(const sfp__lab *lab, int experiment, int column, sfp_
 
 double sfp__lab_mean(const sfp__lab *lab, int experiment, int row, int column, int metric)
 {
-    double x[SFP_REPETITIONS_MAX], sum = 0;
+    double x[SFP__REPETITIONS_MAX], sum = 0;
     int n = sfp__lab_values(lab, experiment, row, column, metric, x);
     for (int k = 0; k < lab->repetitions; k++)
         sum += isfinite(x[k]) ? x[k] : 0;
@@ -283,7 +283,7 @@ static int count_repetitions(const sfp__lab *lab, int experiment)
     int n = 0;
     for (int i = 0; i < lab->cell_count; i++) {
         const sfp__cell *c = &lab->cells[i];
-        bool run = c->state == SFP_CELL_DONE || c->state == SFP_CELL_STARVED;
+        bool run = c->state == SFP__CELL_DONE || c->state == SFP__CELL_STARVED;
         if (c->experiment == experiment && run && c->repetition >= n)
             n = c->repetition + 1;
     }
@@ -293,7 +293,7 @@ static int count_repetitions(const sfp__lab *lab, int experiment)
 /* "Acc: average accuracy, %. Fgt: forgetting, %." */
 static void put_meanings(const sfp__experiment *e, sfp__text *t)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int n = sfp__experiment_metrics(e, list);
     for (int m = 0; m < n; m++)
         sfp__text_printf(t, "%s: %s. ", list[m]->name, list[m]->meaning);
@@ -311,7 +311,7 @@ void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
         sfp__text_printf(t, "One repetition (seed %d). ", lab->opt.first_seed);
     else if (!e->cost_only && run > 1)
         sfp__text_printf(t, "Mean%s over up to %d repetitions (seeds %d-%d%s). ",
-                         run >= SFP_INTERVAL_RUNS ? " and 95 % interval" : "", run, lab->opt.first_seed,
+                         run >= SFP__INTERVAL_RUNS ? " and 95 % interval" : "", run, lab->opt.first_seed,
                          lab->opt.first_seed + run - 1, lab->opt.orders > 1 ? ", class orders of the authors" : "");
     if (e->paper && differs)
         sfp__text_printf(
@@ -336,9 +336,9 @@ static double trailing_number(const char *name)
 static bool line_chart(const sfp__lab *lab, int experiment, const sfp__table *t, sfp__chart_form form, sfp__text *out)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     enum { POINTS = 64 };
-    static _Thread_local double x[POINTS], y[SFP_CHART_SERIES][POINTS], half[SFP_CHART_SERIES][POINTS];
+    static _Thread_local double x[POINTS], y[SFP__CHART_SERIES][POINTS], half[SFP__CHART_SERIES][POINTS];
     int metrics = sfp__experiment_metrics(e, list), n = e->column_count < POINTS ? e->column_count : POINTS;
     if (metrics < 1)
         return false;
@@ -349,7 +349,7 @@ static bool line_chart(const sfp__lab *lab, int experiment, const sfp__table *t,
                     .y_name = list[0]->name,
                     .fraction = list[0]->percent,
                     .log_x = trailing_number(e->columns[n - 1].name) > 8 * trailing_number(e->columns[0].name)};
-    for (int r = 0; r < e->row_count && c.count < SFP_CHART_SERIES; r++, c.count++) {
+    for (int r = 0; r < e->row_count && c.count < SFP__CHART_SERIES; r++, c.count++) {
         for (int i = 0; i < n; i++) {
             const sfp__table_cell *cell = sfp__table_at(t, r, i * metrics);
             x[i] = trailing_number(e->columns[i].name);
@@ -364,8 +364,8 @@ static bool line_chart(const sfp__lab *lab, int experiment, const sfp__table *t,
 
 bool sfp__lab_chart(const sfp__lab *lab, int experiment, const sfp__table *t, bool inside, sfp__text *out)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
-    sfp__chart_form form = inside ? SFP_CHART_INLINE : SFP_CHART_FILE;
+    const sfp__metric *list[SFP__METRICS_MAX];
+    sfp__chart_form form = inside ? SFP__CHART_INLINE : SFP__CHART_FILE;
     if (sfp__experiment_metrics(&lab->experiments[experiment], list) < 1)
         return false;
     if (lab->experiments[experiment].numeric_columns)

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAPS = SFP_ATTUNE_MAPS, CHUNK = 16 };
+enum { MAPS = SFP__ATTUNE_MAPS, CHUNK = 16 };
 
 typedef struct worker {
     float *h, *g, *y; /* (CHUNK*Lp, D) each */
@@ -68,7 +68,7 @@ static sfp_status create_arrays(sfp__attune *a, sfp__vit *vit, sfp_error *err)
                               {&a->valid, layers, sizeof *a->valid},
                               {&a->chunkings, layers, sizeof *a->chunkings},
                               {&a->workers, threads, sizeof *a->workers}};
-    TRY(sfp__block_cleared(&a->block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&a->block, SFP__LIST(list), err));
     float *x;
     const sfp__want scratch = {&x, threads * 3 * rows * D, sizeof *x};
     TRY(sfp__block(&a->scratch, 1, &scratch, err));

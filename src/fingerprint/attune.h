@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-enum { SFP_ATTUNE_MAPS = 3 };
+enum { SFP__ATTUNE_MAPS = 3 };
 
 typedef struct sfp__attune_options {
     int layers;    /* number of prompted layers */

@@ -19,8 +19,8 @@ sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err)
     const sfp__fp_options *o = &f->opt;
     size_t pool = (size_t)o->pool, D = (size_t)f->D, comp = (size_t)o->length * D, b = (size_t)f->max_batch;
     size_t parts = (size_t)f->parts, n = 0;
-    bool raw = o->prefix == SFP_PREFIX_RAW;
-    sfp__want list[3 + 13 * SFP_FP_MAX_LAYERS];
+    bool raw = o->prefix == SFP__PREFIX_RAW;
+    sfp__want list[3 + 13 * SFP__FP_MAX_LAYERS];
 #define WANT(wanted, to, floats) \
     if (wanted)                  \
     list[n++] = (sfp__want){&(to), (floats), sizeof(float)}
@@ -117,7 +117,7 @@ sfp_status sfp__fp_prepare(sfp__fp *f, sfp_error *err)
     if (f->prepared)
         return SFP_OK;
     if (f->attune) {
-        sfp__attune_layer layers[SFP_FP_MAX_LAYERS];
+        sfp__attune_layer layers[SFP__FP_MAX_LAYERS];
         attune_layers(f, layers);
         TRY(sfp__attune_fwd(f->attune, layers, &f->gate_w, &f->gate_b, err));
     }
@@ -252,7 +252,7 @@ sfp_status sfp__fp_gradients(sfp__fp *f, int first, int n, int terms, double *lo
     *loss = terms * penalty + own;
     unsigned failures = sfp__gemm_failures();
     if (f->attune) {
-        sfp__attune_layer layers[SFP_FP_MAX_LAYERS];
+        sfp__attune_layer layers[SFP__FP_MAX_LAYERS];
         attune_layers(f, layers);
         sfp__attune_bwd(f->attune, layers, &f->gate_w, &f->gate_b);
     }

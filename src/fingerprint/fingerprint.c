@@ -19,7 +19,7 @@ sfp__fp_options sfp__fp_options_defaults(void)
 /* ---------------------------------------------------------------------- kinds */
 
 static const sfp__pool_kind *const kinds[] = {
-    [SFP_FP_CODA] = &sfp__pool_coda, [SFP_FP_L2P] = &sfp__pool_l2p, [SFP_FP_DUALPROMPT] = &sfp__pool_dualprompt};
+    [SFP__FP_CODA] = &sfp__pool_coda, [SFP__FP_L2P] = &sfp__pool_l2p, [SFP__FP_DUALPROMPT] = &sfp__pool_dualprompt};
 
 /* The number of components that are concatenated to a prefix; at most the size of the pool. */
 static int count_parts(const sfp__fp_options *o)
@@ -114,7 +114,7 @@ static sfp_status init_rows(sfp__param *p, int frozen_end, int active_end, sfp__
     double *basis, *y, *draw;
     OWNED void *block = NULL;
     const sfp__want list[] = {{&basis, max * n, sizeof *basis}, {&y, n, sizeof *y}, {&draw, n, sizeof *draw}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     for (int k = 0, count = 0; k < active_end; k++) {
         float *row = p->data + (size_t)k * n;
         if (k < frozen_end) {
@@ -197,9 +197,9 @@ static sfp_status check_options(const sfp__vit_config *c, sfp__fp_options *o, sf
     if (o->pool < 1 || o->pool > 65536)
         return sfp__fail_key(err, "pool", SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
     if (o->first_layer < 0 || o->last_layer < o->first_layer || o->last_layer >= c->depth ||
-        o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
+        o->last_layer - o->first_layer >= SFP__FP_MAX_LAYERS)
         return sfp__fail_key(err, "prompt-layers", SFP_EINVAL, "prompt-layers is %d-%d, expected at most %d layers within 0-%d",
-                             o->first_layer, o->last_layer, SFP_FP_MAX_LAYERS, c->depth - 1);
+                             o->first_layer, o->last_layer, SFP__FP_MAX_LAYERS, c->depth - 1);
     if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
         return sfp__fail_key(err, "pool", SFP_EINVAL, "pool is %d, expected at least %d: one component for each of the %d tasks",
                              o->pool, o->tasks, o->tasks);
@@ -245,8 +245,8 @@ static sfp_status create_params(sfp__fp *f, sfp_error *err)
         }
     }
     if (o->attune) {
-        TRY(add_param(f, &f->gate_w, "prompt.attune.gate.weight", 2, (const int64_t[]){SFP_ATTUNE_MAPS, f->D}, err));
-        TRY(add_param(f, &f->gate_b, "prompt.attune.gate.bias", 1, (const int64_t[]){SFP_ATTUNE_MAPS}, err));
+        TRY(add_param(f, &f->gate_w, "prompt.attune.gate.weight", 2, (const int64_t[]){SFP__ATTUNE_MAPS, f->D}, err));
+        TRY(add_param(f, &f->gate_b, "prompt.attune.gate.bias", 1, (const int64_t[]){SFP__ATTUNE_MAPS}, err));
     }
     TRY(add_param(f, &f->linear_w, "last.weight", 2, (const int64_t[]){o->classes, f->D}, err));
     return add_param(f, &f->linear_b, "last.bias", 1, (const int64_t[]){o->classes}, err);
@@ -276,8 +276,8 @@ sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__f
     TRY(init_components(f, frozen_end, active_end, err));
     set_active(f, frozen_end, active_end);
     if (o.attune) {
-        init_rows_uniform(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
-        init_rows_uniform(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+        init_rows_uniform(&f->gate_w, 0, SFP__ATTUNE_MAPS, f->D, &f->rng);
+        init_rows_uniform(&f->gate_b, 0, SFP__ATTUNE_MAPS, f->D, &f->rng);
     }
     init_rows_uniform(&f->linear_w, 0, o.classes, f->D, &f->rng);
     init_rows_uniform(&f->linear_b, 0, o.classes, f->D, &f->rng);
@@ -413,7 +413,7 @@ void sfp__fp_mean_unit(const sfp__fp *f, float *out)
             memcpy(sum, p, (size_t)D * sizeof *sum);
             for (int i = 1; i < Lp; i++)
                 sfp__axpy(D, 1, p + (size_t)i * (size_t)D, sum);
-            float length = fmaxf(sqrtf(sfp__dot(D, sum, sum)), SFP_FP_TINY);
+            float length = fmaxf(sqrtf(sfp__dot(D, sum, sum)), SFP__FP_TINY);
             sfp__axpy(D, 1 / (length * (float)count), sum, out);
         }
 }

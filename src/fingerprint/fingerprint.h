@@ -21,19 +21,19 @@
 
 #include <stdbool.h>
 
-#define SFP_FP_MAX_LAYERS 16
-#define SFP_FP_MAX_PARAMS (3 * SFP_FP_MAX_LAYERS + 4)
+#define SFP__FP_MAX_LAYERS 16
+#define SFP__FP_MAX_PARAMS (3 * SFP__FP_MAX_LAYERS + 4)
 
 typedef enum sfp__prefix_kind {
-    SFP_PREFIX_PROJECTED, /* rows are inserted after the key and value projections */
-    SFP_PREFIX_RAW,       /* the paper's formula: rows are projected like tokens */
+    SFP__PREFIX_PROJECTED, /* rows are inserted after the key and value projections */
+    SFP__PREFIX_RAW,       /* the paper's formula: rows are projected like tokens */
 } sfp__prefix_kind;
 
 /* The way in which prefixes are formed from a pool (pool_kind.h). */
 typedef enum sfp__fp_kind {
-    SFP_FP_CODA,       /* section 2: a sum of all components, weighted by the query */
-    SFP_FP_L2P,        /* section 13: the five components with the nearest keys */
-    SFP_FP_DUALPROMPT, /* section 13: general prompts, and one expert prompt per task */
+    SFP__FP_CODA,       /* section 2: a sum of all components, weighted by the query */
+    SFP__FP_L2P,        /* section 13: the five components with the nearest keys */
+    SFP__FP_DUALPROMPT, /* section 13: general prompts, and one expert prompt per task */
 } sfp__fp_kind;
 
 typedef struct sfp__fp_options {
@@ -66,12 +66,12 @@ typedef struct sfp__fp_view {
     int layers, length, dim;
     int frozen_end; /* components [0, frozen_end) are frozen */
     int parts;      /* number of components that are concatenated to a prefix */
-    int layer[SFP_FP_MAX_LAYERS];
-    int active_end[SFP_FP_MAX_LAYERS];      /* end of the active components */
-    const float *ak[SFP_FP_MAX_LAYERS];     /* (active_end, D): A * K / |K|, with A = 1 in kinds without A; NULL: no keys */
-    const float *a2[SFP_FP_MAX_LAYERS];     /* (active_end, D): A^2; NULL: the kind has no A */
-    const float *prefix[SFP_FP_MAX_LAYERS]; /* (active_end, Lp*D): attuned (and, if raw, projected) components */
-    const float *bias[SFP_FP_MAX_LAYERS];   /* raw: (2*D) biases of the key and the value projection; else NULL */
+    int layer[SFP__FP_MAX_LAYERS];
+    int active_end[SFP__FP_MAX_LAYERS];      /* end of the active components */
+    const float *ak[SFP__FP_MAX_LAYERS];     /* (active_end, D): A * K / |K|, with A = 1 in kinds without A; NULL: no keys */
+    const float *a2[SFP__FP_MAX_LAYERS];     /* (active_end, D): A^2; NULL: the kind has no A */
+    const float *prefix[SFP__FP_MAX_LAYERS]; /* (active_end, Lp*D): attuned (and, if raw, projected) components */
+    const float *bias[SFP__FP_MAX_LAYERS];   /* raw: (2*D) biases of the key and the value projection; else NULL */
 } sfp__fp_view;
 
 /* Computes the prefixes E (n, parts*Lp*D) of one layer from queries (n, D), as for a test sample: all keys, then all values.
@@ -119,18 +119,18 @@ typedef struct sfp__fp {
     int max_learning;
     bool prepared; /* the attuned pool and the view belong to the current values */
     sfp__rng rng;
-    sfp__fp_layer layer[SFP_FP_MAX_LAYERS];
-    sfp__fp_grad grad[SFP_FP_MAX_LAYERS];
+    sfp__fp_layer layer[SFP__FP_MAX_LAYERS];
+    sfp__fp_grad grad[SFP__FP_MAX_LAYERS];
     sfp__param gate_w, gate_b, linear_w, linear_b;
-    sfp__param *params[SFP_FP_MAX_PARAMS]; /* all learnable tensors, in the order of state files */
+    sfp__param *params[SFP__FP_MAX_PARAMS]; /* all learnable tensors, in the order of state files */
     int param_count;
     struct sfp__attune *attune; /* NULL: off */
     sfp__fp_view view;
     sfp__fp_samples samples;
-    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH]; /* of the current pass, by block */
-    float *squares;                             /* (max_batch, D) scratch that a kind keeps of q (coda: q^2) */
-    float *row;                                 /* (D) */
-    void *block;                                /* memory of the arrays of all layers, squares and row */
+    sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH]; /* of the current pass, by block */
+    float *squares;                              /* (max_batch, D) scratch that a kind keeps of q (coda: q^2) */
+    float *row;                                  /* (D) */
+    void *block;                                 /* memory of the arrays of all layers, squares and row */
 } sfp__fp;
 
 sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__fp_options *opt, int max_batch, sfp__fp **out,

@@ -28,7 +28,7 @@ static void prepare(sfp__fp *f, int l)
     int D = f->D;
     for (int k = 0; y->k.data && k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D;
-        float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), *unit = y->ak + (size_t)k * (size_t)D;
+        float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP__FP_TINY), *unit = y->ak + (size_t)k * (size_t)D;
         y->knorm[k] = length;
         for (int c = 0; c < D; c++)
             unit[c] = K[c] / length;
@@ -71,7 +71,7 @@ static void compose(const sfp__fp_view *v, int l, const sfp__composing *c)
     size_t half = (size_t)(v->length / 2) * (size_t)D;
     for (int i = 0; i < c->n && v->ak[l]; i++) {
         const float *q = c->query + (size_t)i * (size_t)D;
-        float *unit = c->work + (size_t)i * (size_t)D, length = fmaxf(sqrtf(sfp__dot(D, q, q)), SFP_FP_TINY);
+        float *unit = c->work + (size_t)i * (size_t)D, length = fmaxf(sqrtf(sfp__dot(D, q, q)), SFP__FP_TINY);
         for (int k = 0; k < D; k++)
             unit[k] = q[k] / length;
     }

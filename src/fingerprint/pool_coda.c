@@ -28,7 +28,7 @@ static void prepare(sfp__fp *f, int l)
     for (int k = 0; k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D, *A = y->a.data + (size_t)k * (size_t)D;
         float *ak = y->ak + (size_t)k * (size_t)D, *a2 = y->a2 + (size_t)k * (size_t)D;
-        float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), inv = 1 / length;
+        float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP__FP_TINY), inv = 1 / length;
         y->knorm[k] = length;
         for (int c = 0; c < D; c++) {
             ak[c] = A[c] * K[c] * inv;
@@ -47,7 +47,7 @@ static void compose(const sfp__fp_view *v, int l, const sfp__composing *c)
     for (int i = 0; i < n; i++)
         for (int k = 0; k < N; k++) {
             float *u = &c->norm[i * ld + k];
-            *u = fmaxf(sqrtf(*u), SFP_FP_TINY);
+            *u = fmaxf(sqrtf(*u), SFP__FP_TINY);
             c->alpha[i * ld + k] /= *u;
         }
     for (int i = 0; i < n && v->bias[l]; i++)

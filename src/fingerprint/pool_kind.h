@@ -10,7 +10,7 @@
 #include "fingerprint/attune.h"
 #include "fingerprint/fingerprint.h"
 
-#define SFP_FP_TINY 1e-12f /* minimum length by which a vector is divided, as in PyTorch's normalize */
+#define SFP__FP_TINY 1e-12f /* minimum length by which a vector is divided, as in PyTorch's normalize */
 
 typedef struct sfp__pool_kind sfp__pool_kind;
 

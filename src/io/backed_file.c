@@ -81,7 +81,7 @@ sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__te
 {
     static const uint8_t zero[4]; /* placeholder: the checksum is written separately, below */
     const sfp__tensor last = {
-        .name = "checksum", .dtype = SFP_DTYPE_I32, .ndim = 1, .shape = {1}, .count = 1, .bytes = sizeof zero, .data = zero};
+        .name = "checksum", .dtype = SFP__DTYPE_I32, .ndim = 1, .shape = {1}, .count = 1, .bytes = sizeof zero, .data = zero};
     OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     OWNED_BY(sfp__text_done) sfp__text header = {0};
     unsigned long sum = crc32_z(0, NULL, 0);

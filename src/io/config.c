@@ -35,7 +35,7 @@ static const sfp__json_value *find(const struct reader *r, const char *const *na
     for (size_t i = 0; i < SECTIONS; i++) {
         for (const char *const *n = names; *n; n++) {
             const sfp__json_value *v = sfp__json_get(r->objects[i], *n);
-            if (v && !sfp__json_is(v, SFP_JSON_NULL)) {
+            if (v && !sfp__json_is(v, SFP__JSON_NULL)) {
                 *name = *n;
                 return v;
             }
@@ -46,7 +46,7 @@ static const sfp__json_value *find(const struct reader *r, const char *const *na
 
 static sfp_status get_int(const struct reader *r, const sfp__json_value *v, const char *name, int max, int *out)
 {
-    if (!sfp__json_is(v, SFP_JSON_INTEGER))
+    if (!sfp__json_is(v, SFP__JSON_INTEGER))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not an integer, expected one in 1..%d", r->label, name, max);
     int64_t n = sfp__json_integer(v);
     if (n < 1 || n > max)
@@ -59,7 +59,7 @@ static sfp_status get_int(const struct reader *r, const sfp__json_value *v, cons
 /* Reads the side of a square: n, [n, n], or with channels [3, n, n]. */
 static sfp_status get_side(const struct reader *r, const sfp__json_value *v, const char *name, int max, int *out)
 {
-    if (!sfp__json_is(v, SFP_JSON_ARRAY))
+    if (!sfp__json_is(v, SFP__JSON_ARRAY))
         return get_int(r, v, name, max, out);
     size_t n = sfp__json_size(v);
     const sfp__json_value *height = sfp__json_at(v, n - 2), *width = sfp__json_at(v, n - 1);
@@ -186,9 +186,9 @@ static sfp_status read_names(const struct reader *r, sfp__model_config *c)
     const sfp__json_value *v = find(r, (const char *const[]){"class_names", "id2label", "label_names", NULL}, &name);
     if (!v)
         return SFP_OK;
-    if (sfp__json_is(v, SFP_JSON_ARRAY))
+    if (sfp__json_is(v, SFP__JSON_ARRAY))
         return sfp__json_size(v) > 0 ? read_names_array(r, name, v, c) : SFP_OK;
-    if (sfp__json_is(v, SFP_JSON_OBJECT))
+    if (sfp__json_is(v, SFP__JSON_OBJECT))
         return sfp__json_size(v) > 0 ? read_names_object(r, name, v, c) : SFP_OK;
     return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is neither an array nor an object, expected names", r->label, name);
 }
@@ -198,11 +198,11 @@ static sfp_status read_names(const struct reader *r, sfp__model_config *c)
 static sfp_status read_root(const char *label, const sfp__json_value *root, sfp__model_config *c, sfp_error *err)
 {
     struct reader r = {.label = label, .objects = {root}, .err = err};
-    if (!sfp__json_is(root, SFP_JSON_OBJECT))
+    if (!sfp__json_is(root, SFP__JSON_OBJECT))
         return sfp__fail(err, SFP_EFORMAT, "%s: not a JSON object", label);
     for (size_t i = 1; i < SECTIONS; i++) {
         const sfp__json_value *section = sfp__json_get(root, sections[i - 1]);
-        if (section && !sfp__json_is(section, SFP_JSON_NULL) && !sfp__json_is(section, SFP_JSON_OBJECT))
+        if (section && !sfp__json_is(section, SFP__JSON_NULL) && !sfp__json_is(section, SFP__JSON_OBJECT))
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is not an object", label, sections[i - 1]);
         r.objects[i] = section;
     }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 /* The metadata key under which a safetensors file contains such a configuration. */
-#define SFP_CONFIG_META "streamfp.config"
+#define SFP__CONFIG_META "streamfp.config"
 
 typedef struct sfp__model_config {
     int heads;    /* 0: unset */

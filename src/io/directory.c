@@ -159,8 +159,8 @@ bool sfp__directory_is_locked(const char *path)
 static bool is_at(const char *path, int lock)
 {
     struct stat here, locked;
-    return lock < 0 || (fstat(lock, &locked) == 0 && stat(path, &here) == 0 && here.st_dev == locked.st_dev &&
-                        here.st_ino == locked.st_ino);
+    return lock < 0 ||
+           (fstat(lock, &locked) == 0 && stat(path, &here) == 0 && here.st_dev == locked.st_dev && here.st_ino == locked.st_ino);
 }
 
 sfp_status sfp__directory_take(const char *path, int *made, int *lock, sfp_error *err)
@@ -300,7 +300,7 @@ static sfp_status walk_directory(walk *w, int fd, int depth, sfp_error *err);
 /* Fails with a message about the directory being read, and errno. */
 static sfp_status fail_here(const walk *w, sfp_status status, const char *problem, sfp_error *err)
 {
-    char text[SFP_NAME_MAX * 2];
+    char text[SFP__NAME_MAX * 2];
     if (w->path.length == 0)
         return sfp__fail_errno(err, status, "%s: %s", w->root, problem);
     return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), problem);
@@ -311,15 +311,15 @@ static sfp_status fail_here(const walk *w, sfp_status status, const char *proble
 static sfp_status find_kind(const walk *w, int fd, const struct dirent *e, sfp__walk_kind *out, sfp_error *err)
 {
     struct stat st;
-    *out = SFP_WALK_OTHER;
+    *out = SFP__WALK_OTHER;
     if (e->d_type == DT_DIR || e->d_type == DT_REG)
-        *out = e->d_type == DT_DIR ? SFP_WALK_DIRECTORY : SFP_WALK_FILE;
+        *out = e->d_type == DT_DIR ? SFP__WALK_DIRECTORY : SFP__WALK_FILE;
     if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
         return SFP_OK;
     if (fstatat(fd, e->d_name, &st, 0) == 0)
-        *out = S_ISDIR(st.st_mode) ? SFP_WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
+        *out = S_ISDIR(st.st_mode) ? SFP__WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP__WALK_FILE : SFP__WALK_OTHER;
     else if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES || errno == ENAMETOOLONG)
-        *out = SFP_WALK_BROKEN;
+        *out = SFP__WALK_BROKEN;
     else
         return fail_here(w, SFP_EIO, "cannot examine an entry", err);
     return SFP_OK;
@@ -333,9 +333,9 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     sfp_status status = SFP_OK;
     TRY(find_kind(w, fd, e, &kind, err));
     sfp__text_put(&w->path, e->d_name);
-    sfp__text_put(&w->path, kind == SFP_WALK_DIRECTORY ? "/" : "");
+    sfp__text_put(&w->path, kind == SFP__WALK_DIRECTORY ? "/" : "");
     TRY(sfp__check_memory(!w->path.failed, err));
-    if (kind == SFP_WALK_DIRECTORY) {
+    if (kind == SFP__WALK_DIRECTORY) {
         int child = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         status = child < 0 ? fail_here(w, SFP_EIO, "cannot open the directory", err) : walk_directory(w, child, depth + 1, err);
     } else {
@@ -363,7 +363,7 @@ static sfp_status walk_entries(walk *w, DIR *dir, int fd, int depth, sfp_error *
             status = walk_entry(w, fd, e, depth, err);
     if (status == SFP_OK && errno != 0)
         return fail_here(w, SFP_EIO, "cannot read the directory", err);
-    return status || depth == 0 ? status : w->fn(w->ctx, SFP_WALK_DIRECTORY, w->path.s, depth - 1, err);
+    return status || depth == 0 ? status : w->fn(w->ctx, SFP__WALK_DIRECTORY, w->path.s, depth - 1, err);
 }
 
 /* Owns fd, also after a failure. */

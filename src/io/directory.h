@@ -50,10 +50,10 @@ sfp_status sfp__directory_remove_files(const char *path, size_t count, const cha
  * directory once per path, up to a million. A file is not examined if its directory entry contains its type: walking a large tree
  * takes no longer than reading its directories. */
 typedef enum sfp__walk_kind {
-    SFP_WALK_FILE,
-    SFP_WALK_OTHER,     /* not a regular file: a FIFO or a device */
-    SFP_WALK_BROKEN,    /* a link without a target */
-    SFP_WALK_DIRECTORY, /* reported after all of its entries; its path ends with '/' */
+    SFP__WALK_FILE,
+    SFP__WALK_OTHER,     /* not a regular file: a FIFO or a device */
+    SFP__WALK_BROKEN,    /* a link without a target */
+    SFP__WALK_DIRECTORY, /* reported after all of its entries; its path ends with '/' */
 } sfp__walk_kind;
 
 /* path: relative to the root, "a/b.jpg"; depth: the number of directories in it, here 1. A failure ends the walk. */

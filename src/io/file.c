@@ -209,7 +209,7 @@ sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err)
     OWNED char *tmp = NULL;
     uint8_t *pending;
     const sfp__want list[] = {{&tmp, strlen(path) + 40, 1}, {&pending, PENDING_MAX, 1}};
-    TRY(sfp__block(&tmp, SFP_LIST(list), err));
+    TRY(sfp__block(&tmp, SFP__LIST(list), err));
     int fd = -1;
     TRY(open_tmp(path, tmp, list[0].count, &fd, err));
     *out = (sfp__writer){path, TAKE(tmp), fd, pending, 0};

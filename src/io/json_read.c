@@ -29,7 +29,7 @@ typedef struct parser {
 
 __attribute__((format(printf, 2, 3))) static sfp_status fail(const parser *p, const char *fmt, ...)
 {
-    char what[SFP_NAME_MAX];
+    char what[SFP__NAME_MAX];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
@@ -105,7 +105,7 @@ static sfp_status parse_string(parser *p, const char **out, size_t *length)
         if (c < ' ')
             return p->at >= p->size ? fail(p, "text ends in a string")
                                     : fail(p, "byte 0x%02x in a string, expected an escape", c);
-        if (c >= 0x80 && ((n = sfp__utf8_next(p->text + p->at, &code)), code == SFP_UTF8_BAD))
+        if (c >= 0x80 && ((n = sfp__utf8_next(p->text + p->at, &code)), code == SFP__UTF8_BAD))
             return fail(p, "byte 0x%02x in a string is not UTF-8", c);
         if (c != '\\') {
             memmove(to, p->text + p->at, (size_t)n);
@@ -139,28 +139,28 @@ static sfp_status parse_number(parser *p, sfp__json_value *out)
     const char *begin = p->text + p->at;
     size_t n, at = p->at + (*begin == '-');
     n = p->text[at] == '0' ? 1 : digits_at(p, at);
-    *out = (sfp__json_value){.type = SFP_JSON_INTEGER};
+    *out = (sfp__json_value){.type = SFP__JSON_INTEGER};
     if (n > 0 && p->text[at + n] == '.') {
         at += n + 1;
         n = digits_at(p, at);
-        out->type = SFP_JSON_REAL;
+        out->type = SFP__JSON_REAL;
     }
     if (n > 0 && (p->text[at + n] == 'e' || p->text[at + n] == 'E')) {
         at += n + 1;
         at += p->text[at] == '-' || p->text[at] == '+';
         n = digits_at(p, at);
-        out->type = SFP_JSON_REAL;
+        out->type = SFP__JSON_REAL;
     }
     if (n == 0) {
         p->at = at;
         return fail_expected(p, "a digit");
     }
     errno = 0;
-    if (out->type == SFP_JSON_INTEGER)
+    if (out->type == SFP__JSON_INTEGER)
         out->integer = strtoll(begin, NULL, 10);
     else
         out->real = strtod(begin, NULL);
-    if (out->type == SFP_JSON_INTEGER ? errno == ERANGE : !isfinite(out->real))
+    if (out->type == SFP__JSON_INTEGER ? errno == ERANGE : !isfinite(out->real))
         return fail(p, "the number is too big");
     p->at = at + n;
     return SFP_OK;
@@ -171,7 +171,7 @@ static sfp_status parse_word(parser *p, sfp__json_value *out)
     static const struct {
         const char *word;
         sfp__json_type type;
-    } words[] = {{"true", SFP_JSON_TRUE}, {"false", SFP_JSON_FALSE}, {"null", SFP_JSON_NULL}};
+    } words[] = {{"true", SFP__JSON_TRUE}, {"false", SFP__JSON_FALSE}, {"null", SFP__JSON_NULL}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strncmp(p->text + p->at, words[i].word, strlen(words[i].word)) == 0) {
             p->at += strlen(words[i].word);
@@ -204,14 +204,14 @@ static sfp_status take_entries(parser *p, size_t count, sfp__json_value *out)
     out->by_key = p->by_key + p->front;
     p->front += count;
     p->back += count;
-    if (out->type == SFP_JSON_ARRAY)
+    if (out->type == SFP__JSON_ARRAY)
         return SFP_OK;
     for (size_t i = 0; i < count; i++)
         out->by_key[i] = first + i;
     qsort(out->by_key, count, sizeof *out->by_key, compare_keys);
     for (size_t i = 1; i < count; i++)
         if (strcmp(out->by_key[i - 1]->key, out->by_key[i]->key) == 0) {
-            char key[SFP_NAME_MAX];
+            char key[SFP__NAME_MAX];
             return fail(p, "the object that ends here has the duplicate key '%.60s'",
                         sfp__printable(out->by_key[i]->key, key, sizeof key));
         }
@@ -253,7 +253,7 @@ static sfp_status parse_container(parser *p, sfp__json_value *out)
             return fail_expected(p, object ? "',' or '}'" : "',' or ']'");
     }
     p->depth--;
-    *out = (sfp__json_value){.type = object ? SFP_JSON_OBJECT : SFP_JSON_ARRAY};
+    *out = (sfp__json_value){.type = object ? SFP__JSON_OBJECT : SFP__JSON_ARRAY};
     TRY(take_entries(p, count, out));
     p->at++;
     return SFP_OK;
@@ -268,7 +268,7 @@ static sfp_status parse_value(parser *p, sfp__json_value *out)
         return parse_number(p, out);
     if (c != '"')
         return parse_word(p, out);
-    *out = (sfp__json_value){.type = SFP_JSON_STRING};
+    *out = (sfp__json_value){.type = SFP__JSON_STRING};
     return parse_string(p, &out->text, &out->count);
 }
 
@@ -281,7 +281,7 @@ sfp_status sfp__json_parse(const char *label, const char *text, size_t size, sfp
         capacity += text[i] == ',' || text[i] == '[' || text[i] == '{';
     const sfp__want list[] = {
         {&p.values, capacity, sizeof *p.values}, {&p.by_key, capacity, sizeof *p.by_key}, {&p.text, size + 1, 1}};
-    if (sfp__block(&block, SFP_LIST(list), NULL) != SFP_OK)
+    if (sfp__block(&block, SFP__LIST(list), NULL) != SFP_OK)
         return sfp__fail(err, SFP_ENOMEM, "%s: out of memory", label);
     memcpy(p.text, text, size);
     p.text[size] = '\0';
@@ -308,7 +308,7 @@ sfp_status sfp__json_read(const char *path, size_t max_bytes, sfp__json_value **
 
 size_t sfp__json_size(const sfp__json_value *v)
 {
-    return sfp__json_is(v, SFP_JSON_OBJECT) || sfp__json_is(v, SFP_JSON_ARRAY) ? v->count : 0;
+    return sfp__json_is(v, SFP__JSON_OBJECT) || sfp__json_is(v, SFP__JSON_ARRAY) ? v->count : 0;
 }
 
 const sfp__json_value *sfp__json_at(const sfp__json_value *v, size_t i)
@@ -320,31 +320,31 @@ const sfp__json_value *sfp__json_get(const sfp__json_value *v, const char *key)
 {
     const sfp__json_value wanted = {.key = key}, *place = &wanted;
     const sfp__json_value **found =
-        sfp__json_is(v, SFP_JSON_OBJECT) ? bsearch(&place, v->by_key, v->count, sizeof *v->by_key, compare_keys) : NULL;
+        sfp__json_is(v, SFP__JSON_OBJECT) ? bsearch(&place, v->by_key, v->count, sizeof *v->by_key, compare_keys) : NULL;
     return found ? *found : NULL;
 }
 
 const char *sfp__json_text(const sfp__json_value *v)
 {
-    return sfp__json_is(v, SFP_JSON_STRING) ? v->text : NULL;
+    return sfp__json_is(v, SFP__JSON_STRING) ? v->text : NULL;
 }
 
 int64_t sfp__json_integer(const sfp__json_value *v)
 {
-    return sfp__json_is(v, SFP_JSON_INTEGER) ? v->integer : 0;
+    return sfp__json_is(v, SFP__JSON_INTEGER) ? v->integer : 0;
 }
 
 double sfp__json_number(const sfp__json_value *v)
 {
-    return sfp__json_is(v, SFP_JSON_REAL) ? v->real : (double)sfp__json_integer(v);
+    return sfp__json_is(v, SFP__JSON_REAL) ? v->real : (double)sfp__json_integer(v);
 }
 
 const char *sfp__json_type_name(const sfp__json_value *v)
 {
     static const char *const names[] = {
-        [SFP_JSON_OBJECT] = "an object",   [SFP_JSON_ARRAY] = "an array",  [SFP_JSON_STRING] = "a string",
-        [SFP_JSON_INTEGER] = "an integer", [SFP_JSON_REAL] = "a fraction", [SFP_JSON_TRUE] = "a boolean",
-        [SFP_JSON_FALSE] = "a boolean",    [SFP_JSON_NULL] = "null",
+        [SFP__JSON_OBJECT] = "an object",   [SFP__JSON_ARRAY] = "an array",  [SFP__JSON_STRING] = "a string",
+        [SFP__JSON_INTEGER] = "an integer", [SFP__JSON_REAL] = "a fraction", [SFP__JSON_TRUE] = "a boolean",
+        [SFP__JSON_FALSE] = "a boolean",    [SFP__JSON_NULL] = "null",
     };
     return v ? names[v->type] : "nothing";
 }
@@ -352,7 +352,7 @@ const char *sfp__json_type_name(const sfp__json_value *v)
 bool sfp__json_whole(const sfp__json_value *from, const char *key, int64_t low, int64_t high, int64_t *out)
 {
     const sfp__json_value *v = sfp__json_get(from, key);
-    if (!sfp__json_is(v, SFP_JSON_INTEGER) || v->integer < low || v->integer > high)
+    if (!sfp__json_is(v, SFP__JSON_INTEGER) || v->integer < low || v->integer > high)
         return false;
     *out = v->integer;
     return true;
@@ -370,7 +370,7 @@ bool sfp__json_real_at(const sfp__json_value *from, const char *key, double *out
 
 sfp_status sfp__json_bad(const sfp__json_in *in, const char *key, const char *expected)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is not %s", in->label, sfp__printable(key, name, sizeof name), expected);
 }
 
@@ -397,7 +397,7 @@ sfp_status sfp__json_need_int(const sfp__json_in *in, const sfp__json_value *fro
                               int64_t *out)
 {
     const sfp__json_value *v = NULL;
-    TRY(sfp__json_need(in, from, key, SFP_JSON_INTEGER, &v));
+    TRY(sfp__json_need(in, from, key, SFP__JSON_INTEGER, &v));
     int64_t n = sfp__json_integer(v);
     if (n < low || n > high)
         return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is %lld, expected %lld to %lld", in->label, key, (long long)n,
@@ -409,7 +409,7 @@ sfp_status sfp__json_need_int(const sfp__json_in *in, const sfp__json_value *fro
 sfp_status sfp__json_need_uint(const sfp__json_in *in, const sfp__json_value *from, const char *key, uint64_t *out)
 {
     const sfp__json_value *v = NULL;
-    TRY(sfp__json_need(in, from, key, SFP_JSON_INTEGER, &v));
+    TRY(sfp__json_need(in, from, key, SFP__JSON_INTEGER, &v));
     if (sfp__json_integer(v) < 0)
         return sfp__json_bad(in, key, "0 or more");
     *out = (uint64_t)sfp__json_integer(v);
@@ -420,7 +420,7 @@ sfp_status sfp__json_to_real(const sfp__json_in *in, const sfp__json_value *v, c
                              double *out)
 {
     double x = NAN;
-    if (!sfp__json_is(v, SFP_JSON_NULL)) {
+    if (!sfp__json_is(v, SFP__JSON_NULL)) {
         if (!sfp__json_is_number(v))
             return sfp__json_bad(in, key, "a number or null");
         x = sfp__json_number(v);
@@ -442,7 +442,7 @@ sfp_status sfp__json_need_real(const sfp__json_in *in, const sfp__json_value *fr
 sfp_status sfp__json_need_text(const sfp__json_in *in, const sfp__json_value *from, const char *key, char *out, size_t size)
 {
     const sfp__json_value *v = NULL;
-    TRY(sfp__json_need(in, from, key, SFP_JSON_STRING, &v));
+    TRY(sfp__json_need(in, from, key, SFP__JSON_STRING, &v));
     size_t n = v->count;
     if (n >= size)
         return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu bytes, expected less than %zu", in->label, key, n, size);
@@ -454,7 +454,7 @@ sfp_status sfp__json_need_array(const sfp__json_in *in, const sfp__json_value *f
                                 const sfp__json_value **out)
 {
     const sfp__json_value *v = NULL;
-    TRY(sfp__json_need(in, from, key, SFP_JSON_ARRAY, &v));
+    TRY(sfp__json_need(in, from, key, SFP__JSON_ARRAY, &v));
     size_t n = sfp__json_size(v);
     if (low == high && n != low)
         return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu entries, expected %zu", in->label, key, n, low);

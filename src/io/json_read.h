@@ -15,14 +15,14 @@
 #include <stdint.h>
 
 typedef enum sfp__json_type {
-    SFP_JSON_OBJECT,
-    SFP_JSON_ARRAY,
-    SFP_JSON_STRING,
-    SFP_JSON_INTEGER,
-    SFP_JSON_REAL,
-    SFP_JSON_TRUE,
-    SFP_JSON_FALSE,
-    SFP_JSON_NULL
+    SFP__JSON_OBJECT,
+    SFP__JSON_ARRAY,
+    SFP__JSON_STRING,
+    SFP__JSON_INTEGER,
+    SFP__JSON_REAL,
+    SFP__JSON_TRUE,
+    SFP__JSON_FALSE,
+    SFP__JSON_NULL
 } sfp__json_type;
 
 /* A value and, in one block with it, everything that it contains: to free the root frees all. */
@@ -54,7 +54,7 @@ static inline bool sfp__json_is(const sfp__json_value *v, sfp__json_type type)
 }
 static inline bool sfp__json_is_number(const sfp__json_value *v)
 {
-    return sfp__json_is(v, SFP_JSON_INTEGER) || sfp__json_is(v, SFP_JSON_REAL);
+    return sfp__json_is(v, SFP__JSON_INTEGER) || sfp__json_is(v, SFP__JSON_REAL);
 }
 /* The number of entries; 0: neither object nor array. */
 size_t sfp__json_size(const sfp__json_value *v);

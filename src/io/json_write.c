@@ -32,8 +32,8 @@ static void quote(sfp__json *j, const char *s)
         } else if (c < 0x20 || c == 0x7f) {
             (void)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)c);
             put(j, escaped);
-        } else if (c == SFP_UTF8_BAD) {
-            put(j, SFP_UTF8_REPLACEMENT);
+        } else if (c == SFP__UTF8_BAD) {
+            put(j, SFP__UTF8_REPLACEMENT);
         } else {
             putn(j, s, (size_t)n);
         }
@@ -62,7 +62,7 @@ static void begin_value(sfp__json *j, const char *key)
 static void begin(sfp__json *j, const char *key, bool array, const sfp__json_form *form)
 {
     begin_value(j, key);
-    assert(j->depth < SFP_JSON_DEPTH);
+    assert(j->depth < SFP__JSON_DEPTH);
     j->level[j->depth].array = array;
     j->level[j->depth].any = false;
     j->level[j->depth].form = j->one_line ? NULL : form;

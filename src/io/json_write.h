@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SFP_JSON_DEPTH 16
+#define SFP__JSON_DEPTH 16
 
 /* The separators between the members of an object or array. A NULL form means {"", ",", ":", ""}: all on one line. */
 typedef struct sfp__json_form {
@@ -33,7 +33,7 @@ typedef struct sfp__json {
     struct {
         bool array, any;
         const sfp__json_form *form;
-    } level[SFP_JSON_DEPTH];
+    } level[SFP__JSON_DEPTH];
 } sfp__json;
 
 /* Begins to write to a file and opens the root object. */

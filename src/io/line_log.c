@@ -237,7 +237,7 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     *e = (sfp__line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
     const sfp__want paths[] = {{&e->path, capacity, 1}, {&e->old, capacity, 1}, {&e->older, capacity, 1}};
-    TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
+    TRY(sfp__block(&e->paths, SFP__LIST(paths), err));
     (void)snprintf(e->path, capacity, "%s/%s", dir, name);
     TRY(find_cut(e, from, &keep_bytes, err));
     TRY(open_file(e->path, O_RDWR | O_APPEND | O_CREAT, &e->fd, err));

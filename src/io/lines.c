@@ -7,7 +7,7 @@
 sfp_status sfp__lines_open(const char *path, const char *expected, sfp__lines *out, sfp_error *err)
 {
     OWNED char *line = NULL;
-    TRY(sfp__alloc(&line, SFP_LINE_MAX, 1, err));
+    TRY(sfp__alloc(&line, SFP__LINE_MAX, 1, err));
     TRY(sfp__file_open(path, &out->f, err));
     out->line = TAKE(line);
     out->path = path;
@@ -31,7 +31,7 @@ sfp_status sfp__lines_next(sfp__lines *l, char **line, sfp_error *err)
     while ((c = getc(l->f)) != EOF && c != '\n') {
         if (c == '\0')
             bad = "a zero byte";
-        if (n + 1 == SFP_LINE_MAX)
+        if (n + 1 == SFP__LINE_MAX)
             bad = "a line that is too long";
         else
             l->line[n++] = (char)c;

@@ -11,13 +11,13 @@
 
 #include "io/file.h"
 
-#define SFP_LINE_MAX 65536 /* maximum bytes of a line, with the terminator */
+#define SFP__LINE_MAX 65536 /* maximum bytes of a line, with the terminator */
 
 typedef struct sfp__lines {
     const char *path, *expected; /* for messages */
     uint64_t number;             /* number of the last line read, from 1 */
     FILE *f;
-    char *line; /* (SFP_LINE_MAX) */
+    char *line; /* (SFP__LINE_MAX) */
 } sfp__lines;
 
 /* Opens a regular file, which may be empty, or a pipe passed by a shell. Both strings must outlive the reader. */

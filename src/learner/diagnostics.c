@@ -92,11 +92,11 @@ double sfp__mean_off_diagonal(int n, const double *cosine)
 static sfp_status init(sfp__diagnostics *d, const sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
-    d->tasks = l->opt.fp.tasks < SFP_DIAGNOSTICS_TASKS ? l->opt.fp.tasks : SFP_DIAGNOSTICS_TASKS;
+    d->tasks = l->opt.fp.tasks < SFP__DIAGNOSTICS_TASKS ? l->opt.fp.tasks : SFP__DIAGNOSTICS_TASKS;
     d->rgb_bytes = l->rgb_bytes;
     d->stream.dim = l->D;
     d->frozen_end = -1;
-    size_t tasks = (size_t)d->tasks, images = tasks * SFP_DIAGNOSTICS_IMAGES;
+    size_t tasks = (size_t)d->tasks, images = tasks * SFP__DIAGNOSTICS_IMAGES;
     const sfp__want list[] = {{&d->stream.mean, D, sizeof *d->stream.mean},
                               {&d->stream.scatter, D * D, sizeof *d->stream.scatter},
                               {&d->delta, D, sizeof *d->delta},
@@ -108,8 +108,8 @@ static sfp_status init(sfp__diagnostics *d, const sfp__learner *l, sfp_error *er
                               {&d->random, b, sizeof *d->random},
                               {&d->label, images, sizeof *d->label},
                               {&d->rgb, images, d->rgb_bytes}};
-    TRY(sfp__block_cleared(&d->block, SFP_LIST(list), err));
-    return sfp__method_inputs_init(&d->inputs, l->vit, l->threads, l->fp, SFP_NEED_LOGITS, l->opt.batch, err);
+    TRY(sfp__block_cleared(&d->block, SFP__LIST(list), err));
+    return sfp__method_inputs_init(&d->inputs, l->vit, l->threads, l->fp, SFP__NEED_LOGITS, l->opt.batch, err);
 }
 
 sfp_status sfp__learner_start_diagnostics(sfp__learner *l, sfp_error *err)
@@ -138,12 +138,12 @@ int sfp__diagnostics_tensors(void *diagnostics, int index, sfp__state_tensor *ou
     sfp__diagnostics *d = diagnostics;
     const int64_t D = d->stream.dim, bytes = (int64_t)d->rgb_bytes;
     const sfp__state_tensor list[] = {
-        {"sums", SFP_STATE_F64, 1, {sizeof d->sums / sizeof(double)}, &d->sums},
-        {"mean", SFP_STATE_F64, 1, {D}, d->stream.mean},
-        {"scatter", SFP_STATE_F64, 2, {D, D}, d->stream.scatter},
-        {"seen", SFP_STATE_I64, 1, {d->tasks}, d->seen},
-        {"label", SFP_STATE_I32, 2, {d->tasks, SFP_DIAGNOSTICS_IMAGES}, d->label},
-        {"image", SFP_STATE_U8, 3, {d->tasks, SFP_DIAGNOSTICS_IMAGES, bytes}, d->rgb},
+        {"sums", SFP__STATE_F64, 1, {sizeof d->sums / sizeof(double)}, &d->sums},
+        {"mean", SFP__STATE_F64, 1, {D}, d->stream.mean},
+        {"scatter", SFP__STATE_F64, 2, {D, D}, d->stream.scatter},
+        {"seen", SFP__STATE_I64, 1, {d->tasks}, d->seen},
+        {"label", SFP__STATE_I32, 2, {d->tasks, SFP__DIAGNOSTICS_IMAGES}, d->label},
+        {"image", SFP__STATE_U8, 3, {d->tasks, SFP__DIAGNOSTICS_IMAGES, bytes}, d->rgb},
     };
     int count = d->tasks ? sizeof list / sizeof *list : 3; /* without tasks no images are kept */
     if (index < count)
@@ -202,11 +202,11 @@ static void keep_images(sfp__diagnostics *d, sfp__rng *rng, int task, int b, con
 {
     for (int i = 0; i < b && task < d->tasks; i++) {
         int64_t seen = d->seen[task]++, at = seen;
-        if (seen >= SFP_DIAGNOSTICS_IMAGES)
+        if (seen >= SFP__DIAGNOSTICS_IMAGES)
             at = sfp__rng_below(rng, seen < UINT32_MAX ? (uint32_t)(seen + 1) : UINT32_MAX);
-        if (at < 0 || at >= SFP_DIAGNOSTICS_IMAGES)
+        if (at < 0 || at >= SFP__DIAGNOSTICS_IMAGES)
             continue;
-        size_t place = (size_t)task * SFP_DIAGNOSTICS_IMAGES + (size_t)at;
+        size_t place = (size_t)task * SFP__DIAGNOSTICS_IMAGES + (size_t)at;
         d->label[place] = samples[i].label;
         memcpy(d->rgb + place * d->rgb_bytes, samples[i].rgb, d->rgb_bytes);
     }

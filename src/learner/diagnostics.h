@@ -10,8 +10,8 @@
 #include "learner/learner.h"
 
 enum {
-    SFP_DIAGNOSTICS_IMAGES = 64, /* maximum number of images per task whose gradients are computed */
-    SFP_DIAGNOSTICS_TASKS = 20   /* maximum number of tasks that are compared: the first ones */
+    SFP__DIAGNOSTICS_IMAGES = 64, /* maximum number of images per task whose gradients are computed */
+    SFP__DIAGNOSTICS_TASKS = 20   /* maximum number of tasks that are compared: the first ones */
 };
 
 /* The ratios cost(coreset) / cost(batch) of all timestamps. Members are doubles, because a checkpoint has them as one tensor. */
@@ -53,8 +53,8 @@ typedef struct sfp__diagnostics {
     /* A uniform sample of the images of each task. */
     int tasks;      /* number of tasks that are compared; 0: the stream has no known tasks */
     int64_t *seen;  /* (tasks) samples of the task so far */
-    int32_t *label; /* (tasks, SFP_DIAGNOSTICS_IMAGES) */
-    uint8_t *rgb;   /* (tasks, SFP_DIAGNOSTICS_IMAGES, S, S, 3) */
+    int32_t *label; /* (tasks, SFP__DIAGNOSTICS_IMAGES) */
+    uint8_t *rgb;   /* (tasks, SFP__DIAGNOSTICS_IMAGES, S, S, 3) */
     size_t rgb_bytes;
     /* Workspace. */
     sfp__method_inputs inputs; /* logits of the batch */

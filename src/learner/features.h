@@ -22,7 +22,7 @@ typedef struct sfp__method_inputs {
     int class_capacity;
     float *logits, *probs;     /* (max_batch, C) */
     float *pooled;             /* (max_batch, D) */
-    float *taps;               /* (max_batch, SFP_TAPS, D) */
+    float *taps;               /* (max_batch, SFP__TAPS, D) */
     float *tokens;             /* (CHUNK, T, D) per tap; arrays that are not needed are NULL */
     float *attention;          /* (CHUNK, H, T) */
     float *stats, *mass;       /* (T, 2) (T) */
@@ -31,8 +31,8 @@ typedef struct sfp__method_inputs {
 } sfp__method_inputs;
 
 /* The needs that this module computes. Without any of them it allocates nothing. */
-#define SFP_METHOD_INPUT_NEEDS \
-    (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
+#define SFP__METHOD_INPUT_NEEDS \
+    (SFP__NEED_FEATURES | SFP__NEED_LOGITS | SFP__NEED_PROBS | SFP__NEED_ATTENTION | SFP__NEED_QUERY | SFP__NEED_TAPS)
 
 sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__thread_pool *threads, sfp__fp *fp, unsigned needs,
                                    int max_batch, sfp_error *err);

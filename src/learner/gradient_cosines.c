@@ -65,7 +65,7 @@ static sfp_status open_probe(probe *p, const sfp__learner *l, int tasks, sfp_err
                               {&p->components, (size_t)tasks * p->component_count, sizeof *p->components},
                               {&p->head, (size_t)tasks * p->head_count, sizeof *p->head},
                               {&p->replayed, PASS, sizeof *p->replayed}};
-    return sfp__block_cleared(&p->block, SFP_LIST(list), err);
+    return sfp__block_cleared(&p->block, SFP__LIST(list), err);
 }
 
 static float *add_rows(const sfp__param *param, float *to)
@@ -101,7 +101,7 @@ static sfp_status add_gradient(probe *p, int task, int n, int all, const uint8_t
 static int images_of(const sfp__diagnostics *d, int task)
 {
     int64_t n = d->seen[task];
-    return n < 0 ? 0 : n < SFP_DIAGNOSTICS_IMAGES ? (int)n : SFP_DIAGNOSTICS_IMAGES;
+    return n < 0 ? 0 : n < SFP__DIAGNOSTICS_IMAGES ? (int)n : SFP__DIAGNOSTICS_IMAGES;
 }
 
 static double dot(size_t n, const float *a, const float *b)
@@ -115,7 +115,7 @@ static double dot(size_t n, const float *a, const float *b)
 /* Writes the cosines between `tasks` vectors of n numbers; those of a zero vector are NAN. */
 static void write_cosines(int tasks, size_t n, const float *gradient, double *out)
 {
-    double length[SFP_DIAGNOSTICS_TASKS];
+    double length[SFP__DIAGNOSTICS_TASKS];
     for (int i = 0; i < tasks; i++)
         length[i] = sqrt(dot(n, gradient + (size_t)i * n, gradient + (size_t)i * n));
     for (int i = 0; i < tasks; i++)
@@ -136,7 +136,7 @@ sfp_status sfp__gradient_cosines(const sfp__learner *l, const sfp__diagnostics *
     for (int task = 0; task < d->tasks; task++) {
         int all = images_of(d, task);
         for (int first = 0, n; first < all; first += n) {
-            size_t at = (size_t)task * SFP_DIAGNOSTICS_IMAGES + (size_t)first;
+            size_t at = (size_t)task * SFP__DIAGNOSTICS_IMAGES + (size_t)first;
             n = all - first < PASS ? all - first : PASS;
             TRY(add_gradient(&p, task, n, all, d->rgb + at * d->rgb_bytes, d->label + at, err));
         }

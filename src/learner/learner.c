@@ -15,13 +15,13 @@ sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
                               .select = "streamfp",
                               .coreset = sfp__select_options_defaults(),
                               .buffer = sfp__buffer_options_defaults(),
-                              .resize = SFP_RESIZE_SQUASH,
+                              .resize = SFP__RESIZE_SQUASH,
                               .batch = 20,
                               .steps = 1,
                               .replay = 10,
                               .taps = 1,
-                              .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
-                              .drift = SFP_DRIFT_NEW_CLASS};
+                              .ranpac_width = SFP__RANPAC_WIDTH_DEFAULT,
+                              .drift = SFP__DRIFT_NEW_CLASS};
     if (o.fp.last_layer >= c->depth)
         o.fp.last_layer = c->depth - 1;
     memcpy(o.mean, c->mean, sizeof o.mean);
@@ -60,7 +60,7 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
         {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.key, b, sizeof *l->batch.key},
         {&l->batch.tap, taps, sizeof *l->batch.tap}};
-    TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
+    TRY(sfp__block(&l->batch.block, SFP__LIST(list), err));
     if (l->tap_dim == l->D)
         l->batch.tap = l->batch.query;
     for (size_t i = 0; i < b; i++)
@@ -92,7 +92,7 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
                               {&l->step.replay, k * r, sizeof *l->step.replay},
                               {&l->step.replay_count, k, sizeof *l->step.replay_count},
                               {&l->step.loss, k, sizeof *l->step.loss}};
-    TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
+    TRY(sfp__block(&l->step.block, SFP__LIST(list), err));
     memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
     return SFP_OK;
 }
@@ -134,7 +134,7 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
                               {&seen, n, 1},
                               {&allowed, n, 1},
                               {&scores, l->opt.method && !l->fixed ? b * n : 0, sizeof *scores}};
-    TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&block, SFP__LIST(list), err));
     if (old) {
         memcpy(names, l->classes.names, old * sizeof *names);
         memcpy(seen, l->classes.seen, old);
@@ -161,7 +161,7 @@ sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err
 
 static sfp_status init_method(sfp__learner *l, sfp_error *err)
 {
-    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options plan = {.mode = SFP__VIT_FORWARD};
     TRY(sfp__learner_make_head(l, &l->head, err));
     TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
     l->capacity = l->opt.batch;
@@ -343,7 +343,7 @@ bool sfp__learner_known_tasks(const sfp__learner *l)
 int sfp__learner_label_end(const sfp__learner *l)
 {
     bool known = l->opt.method ? l->opt.fp.classes > 0 : l->opt.fp.tasks > 0;
-    return known ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
+    return known ? sfp__learner_classes(l) : SFP__LEARNER_MAX_CLASSES;
 }
 
 static sfp_status set_name(sfp__learner *l, int label, const char *name, sfp_error *err)

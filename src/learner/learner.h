@@ -18,7 +18,7 @@
 #include "model/vit_memo.h"
 #include "select/select.h"
 
-typedef enum sfp__drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS } sfp__drift;
+typedef enum sfp__drift { SFP__DRIFT_OFF, SFP__DRIFT_NEW_CLASS } sfp__drift;
 
 typedef struct sfp__learner sfp__learner;
 

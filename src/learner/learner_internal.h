@@ -9,7 +9,7 @@
 #include "learner/snapshot.h"
 #include "learner/trainer.h"
 
-enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
+enum { SFP__LEARNER_MAX_CLASSES = 1 << 20 };
 
 /* One sample of a step, from the coreset or from the buffer. */
 typedef struct sfp__item {
@@ -78,7 +78,7 @@ typedef struct sfp__model_work {
     sfp__model_ops ops;
     sfp__method_inputs inputs; /* features */
     sfp__train_batch batch;    /* of the callback in progress */
-    float *x;                  /* (SFP_MODEL_OPS_SLOTS, 3, S, S) normalised images of slots */
+    float *x;                  /* (SFP__MODEL_OPS_SLOTS, 3, S, S) normalised images of slots */
     sfp__arena arena;          /* copy of the parameters during the `pixels` callback */
 } sfp__model_work;
 
@@ -161,7 +161,7 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 
 /* Returns the needs that the buffer method declares; 0: no buffer. */
 unsigned sfp__learner_buffer_needs(const sfp__learner *l);
-enum { SFP_MODEL_OPS_SLOTS = 16 }; /* maximum number of images of slots in memory */
+enum { SFP__MODEL_OPS_SLOTS = 16 }; /* maximum number of images of slots in memory */
 sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err);
 void sfp__learner_model_ops_done(sfp__learner *l);
 /* Returns the model callbacks for a buffer update; NULL: the buffer method uses none. */

@@ -2,7 +2,7 @@
  * images, for selectors and buffer methods. The parameters do not change.
  *
  * The number of samples of a call is not limited. They are processed in passes of the size of a step, with at most
- * SFP_MODEL_OPS_SLOTS images of slots, so memory does not grow with the number of samples. Known queries are used; others are
+ * SFP__MODEL_OPS_SLOTS images of slots, so memory does not grow with the number of samples. Known queries are used; others are
  * computed in the same pass and stored. */
 #include "learner/learner_internal.h"
 
@@ -46,7 +46,7 @@ static int count_for_pass(const sfp__learner *l, const call_samples *a, int firs
     int n = 0;
     for (int slots = 0; n < max_samples && first + n < a->n; n++) {
         slots += item_of(l, a, first + n).replay;
-        if (slots > SFP_MODEL_OPS_SLOTS)
+        if (slots > SFP__MODEL_OPS_SLOTS)
             break;
     }
     return n;
@@ -296,7 +296,7 @@ static void restore_parameters(sfp__learner *l, const float *saved)
 /* Returns the number of images in the next pass, whose gradients must fit in model_x. */
 static int pass_size(const sfp__learner *l, int remaining)
 {
-    int max_samples = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
+    int max_samples = l->capacity < SFP__MODEL_OPS_SLOTS ? l->capacity : SFP__MODEL_OPS_SLOTS;
     return remaining < max_samples ? remaining : max_samples;
 }
 
@@ -394,12 +394,12 @@ unsigned sfp__learner_buffer_needs(const sfp__learner *l)
 
 sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err)
 {
-    unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
+    unsigned needs = sfp__learner_buffer_needs(l) & (SFP__NEED_FEATURES | SFP__NEED_GRADIENTS | SFP__NEED_PIXELS);
     if (!needs)
         return SFP_OK;
-    int chunk = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
-    TRY(sfp__alloc(&l->model.x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->model.x, err));
-    if (needs & SFP_NEED_PIXELS)
+    int chunk = l->capacity < SFP__MODEL_OPS_SLOTS ? l->capacity : SFP__MODEL_OPS_SLOTS;
+    TRY(sfp__alloc(&l->model.x, SFP__MODEL_OPS_SLOTS * l->pixels, sizeof *l->model.x, err));
+    if (needs & SFP__NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
     l->model.ops = (sfp__model_ops){.ctx = l,
                                     .dim = l->D,
@@ -410,10 +410,10 @@ sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err)
                                     .pixels = loss_pixels,
                                     .feature_pixels = feature_pixels,
                                     .embed_at = embed_at};
-    if (!(needs & SFP_NEED_FEATURES))
+    if (!(needs & SFP__NEED_FEATURES))
         return SFP_OK;
     l->model.ops.features = features;
-    TRY(sfp__method_inputs_init(&l->model.inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err));
+    TRY(sfp__method_inputs_init(&l->model.inputs, l->vit, l->threads, l->fp, SFP__NEED_FEATURES, chunk, err));
     l->model.inputs.memo = l->opt.memo;
     return SFP_OK;
 }

@@ -17,17 +17,17 @@ static sfp_status reserve_pass(sfp_predictor *p, int n, sfp_error *err)
     sfp__predictor_pass w = {.capacity = n};
     if (n <= p->pass.capacity)
         return SFP_OK;
-    sfp__want list[11 + SFP_FP_MAX_LAYERS] = {{&w.x, b * p->pixels, sizeof *w.x},
-                                              {&w.xs, b, sizeof *w.xs},
-                                              {&w.rgb, b, sizeof *w.rgb},
-                                              {&w.place, b, sizeof *w.place},
-                                              {&w.query, b * D, sizeof *w.query},
-                                              {&w.feature, prompted * D, sizeof *w.feature},
-                                              {&w.alpha, pool, sizeof *w.alpha},
-                                              {&w.norm, pool, sizeof *w.norm},
-                                              {&w.square, prompted * D, sizeof *w.square},
-                                              {&w.tap, p->tap_dim > p->D ? b * (size_t)p->tap_dim : 0, sizeof *w.tap},
-                                              {&p->work, D, sizeof *p->work}};
+    sfp__want list[11 + SFP__FP_MAX_LAYERS] = {{&w.x, b * p->pixels, sizeof *w.x},
+                                               {&w.xs, b, sizeof *w.xs},
+                                               {&w.rgb, b, sizeof *w.rgb},
+                                               {&w.place, b, sizeof *w.place},
+                                               {&w.query, b * D, sizeof *w.query},
+                                               {&w.feature, prompted * D, sizeof *w.feature},
+                                               {&w.alpha, pool, sizeof *w.alpha},
+                                               {&w.norm, pool, sizeof *w.norm},
+                                               {&w.square, prompted * D, sizeof *w.square},
+                                               {&w.tap, p->tap_dim > p->D ? b * (size_t)p->tap_dim : 0, sizeof *w.tap},
+                                               {&p->work, D, sizeof *p->work}};
     size_t count = 11;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&w.prefix[i], b * 2 * (size_t)p->rows * D, sizeof *w.prefix[i]};
@@ -58,14 +58,16 @@ static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, cons
     p->taps = sfp__learner_taps(opt, c);
     p->tap_dim = sfp__learner_tap_dim(opt, c);
     p->count = -1;
-    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
+    const sfp__vit_plan_options plan = {.mode = SFP__VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
     return sfp__vit_plan_create(vit, threads, &plan, &p->plan, err);
 }
 
 int sfp__predictor_batch(const sfp_predictor *p)
 {
     int batch = p->opt.batch;
-    return batch < SFP_PREDICT_BATCH_MIN ? SFP_PREDICT_BATCH_MIN : batch > SFP_PREDICT_BATCH_MAX ? SFP_PREDICT_BATCH_MAX : batch;
+    return batch < SFP__PREDICT_BATCH_MIN   ? SFP__PREDICT_BATCH_MIN
+           : batch > SFP__PREDICT_BATCH_MAX ? SFP__PREDICT_BATCH_MAX
+                                            : batch;
 }
 
 sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
@@ -160,7 +162,7 @@ sfp_status sfp__predictor_reserve_input(sfp_predictor *p, int n, sfp_error *err)
     size_t capacity = (size_t)(n > 2 * p->input_capacity ? n : 2 * p->input_capacity);
     const sfp__want list[] = {
         {&input, capacity, p->pixels}, {&readable, capacity, sizeof *readable}, {&error, capacity, sizeof *error}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     sfp__free(p->input_block);
     p->input_block = TAKE(block);
     p->input = input;
@@ -341,7 +343,7 @@ static sfp_status run_prompted(sfp_predictor *p, int n, const int *place, const 
             put_taps(p, i, known->query + (size_t)w->place[i] * (size_t)p->tap_dim);
     }
     sfp__thread_pool_run(p->threads, n, normalise_piece, p);
-    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH] = {0};
     sfp__vit_pass pass = {.b = n,
                           .xs = w->xs,
                           .feature = w->feature,
@@ -447,7 +449,7 @@ static sfp_status begin_run(sfp_predictor *p, int n, const uint8_t *const *rgb, 
                                   {&more.probability, capacity, sizeof *more.probability},
                                   {&more.unscaled, capacity, sizeof *more.unscaled},
                                   {&more.unknown, capacity, sizeof *more.unknown}};
-        TRY(sfp__block(&block, SFP_LIST(list), err));
+        TRY(sfp__block(&block, SFP__LIST(list), err));
         sfp__free(p->images);
         p->images = block;
         p->image_capacity = capacity;

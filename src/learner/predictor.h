@@ -9,7 +9,7 @@
 
 /* The last bit of a matrix product may depend on its number of rows, so the division of images into batches affects the result.
  * Runs evaluate in batches of sfp__predictor_batch images, and a saved state uses the same batch size. */
-enum { SFP_PREDICT_BATCH_MIN = 20, SFP_PREDICT_BATCH_MAX = 64 };
+enum { SFP__PREDICT_BATCH_MIN = 20, SFP__PREDICT_BATCH_MAX = 64 };
 
 /* The arrays of one pass, of which images with unknown queries are the first. */
 typedef struct sfp__predictor_pass {
@@ -18,11 +18,11 @@ typedef struct sfp__predictor_pass {
     float *x;     /* (capacity, 3, S, S) */
     const float **xs;
     const uint8_t **rgb;
-    int *place;                       /* of each image in the run */
-    float *query, *feature;           /* (capacity, D) */
-    float *tap;                       /* (capacity, tap_dim); with one tap the same array as `query` */
-    float *alpha, *norm, *square;     /* (capacity, pool) twice, (capacity, D) */
-    float *prefix[SFP_FP_MAX_LAYERS]; /* (capacity, 2*rows*D) */
+    int *place;                        /* of each image in the run */
+    float *query, *feature;            /* (capacity, D) */
+    float *tap;                        /* (capacity, tap_dim); with one tap the same array as `query` */
+    float *alpha, *norm, *square;      /* (capacity, pool) twice, (capacity, D) */
+    float *prefix[SFP__FP_MAX_LAYERS]; /* (capacity, 2*rows*D) */
 } sfp__predictor_pass;
 
 /* The results of a run by image; they belong to the predictor and are valid until its next run. An image that was left out has the

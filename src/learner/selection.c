@@ -37,7 +37,7 @@ sfp_status sfp__learner_select(sfp__learner *l, int b, bool new_class, sfp__time
 {
     TRY(sfp__trainer_embed(l->trainer, b, l->batch.xs, l->batch.mean_embed, err));
     sfp__learner_score(l, b, l->batch.score);
-    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
+    bool grow = l->opt.drift == SFP__DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->active_end;
         TRY(sfp__fp_activate_components(l->fp, err));

@@ -5,14 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
-#define AT(member) SFP_AT(sfp__learner_options, member)
+#define AT(member) SFP__AT(sfp__learner_options, member)
 
 const sfp__opt sfp__learner_rows[] = {
-    SFP_ROW_INT("tasks", "J|free", "free", 1, 65536, "Number of known tasks, or a task-free stream.",
-                SFP__TRAINED(AT(fp.tasks), STATE), .named = {"free", 0}),
-    SFP_ROWS_TRAIN(AT) SFP_ROWS_INPUT(AT) SFP_ROWS_SELECT(AT) SFP_ROWS_BUFFER(AT) SFP_ROWS_FINGERPRINT(AT) SFP_ROWS_HEAD(AT)
-        SFP_ROW_INT("classes", "C", "0", 0, 1 << 20, "Number of classes known from the start (at least 1 with known tasks).",
-                    SFP__TRAINED(AT(fp.classes), RUN)),
+    SFP__ROW_INT("tasks", "J|free", "free", 1, 65536, "Number of known tasks, or a task-free stream.",
+                 SFP__TRAINED(AT(fp.tasks), STATE), .named = {"free", 0}),
+    SFP__ROWS_TRAIN(AT) SFP__ROWS_INPUT(AT) SFP__ROWS_SELECT(AT) SFP__ROWS_BUFFER(AT) SFP__ROWS_FINGERPRINT(AT) SFP__ROWS_HEAD(AT)
+        SFP__ROW_INT("classes", "C", "0", 0, 1 << 20, "Number of classes known from the start (at least 1 with known tasks).",
+                     SFP__TRAINED(AT(fp.classes), RUN)),
 };
 const size_t sfp__learner_row_count = sizeof sfp__learner_rows / sizeof *sfp__learner_rows;
 
@@ -34,7 +34,7 @@ const char *sfp__buffer_method_name(int i)
 sfp_status sfp__learner_set(sfp__learner_options *o, const char *key, const char *text, sfp_error *err)
 {
     const sfp__opt *row = sfp__opt_find(sfp__learner_rows, sfp__learner_row_count, key);
-    sfp__value v = {.rank = SFP_RANK_FILE};
+    sfp__value v = {.rank = SFP__RANK_FILE};
     assert(row);
     TRY(sfp__opt_parse(row, text, row->name, &v, err));
     sfp__opt_store(row, &v, o);
@@ -52,5 +52,5 @@ void sfp__learner_normalise(sfp__learner_options *o, const sfp__vit_config *vit,
 
 bool sfp__learner_has(const sfp__learner_options *o, const sfp__opt *row)
 {
-    return row->only != (o->method ? SFP_ONLY_TRAINED : SFP_ONLY_CLOSED_FORM);
+    return row->only != (o->method ? SFP__ONLY_TRAINED : SFP__ONLY_CLOSED_FORM);
 }

@@ -205,7 +205,7 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
 {
     if (!l->buffer)
         return SFP_OK;
-    if (sfp__learner_buffer_needs(l) & SFP_NEED_QUERY)
+    if (sfp__learner_buffer_needs(l) & SFP__NEED_QUERY)
         TRY(sfp__learner_compute_queries(l, b, err));
     sfp__learner_score(l, b, l->batch.score_after);
     const sfp__buffer_batch batch = {.b = b,

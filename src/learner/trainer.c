@@ -65,9 +65,9 @@ sfp_status sfp__trainer_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     TRY(sfp__alloc(&t->feature, b * (size_t)t->D, sizeof *t->feature, err));
     TRY(sfp__alloc(&t->loss, b, sizeof *t->loss, err));
     TRY(reserve_classes(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
-    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD};
     const sfp__vit_plan_options train = {
-        .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
+        .mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
     TRY(make_plan(t, &train, &t->backward, err));
     TRY(make_plan(t, &plain, &t->forward, err));
     *out = TAKE(t);
@@ -222,7 +222,7 @@ sfp_status sfp__trainer_step(sfp__trainer *t, const sfp__train_batch *batch, sfp
 sfp_status sfp__trainer_prepare_pixels(sfp__trainer *t, sfp_error *err)
 {
     const sfp__vit_plan_options o = {
-        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
+        .mode = SFP__VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = true};
     if (t->pixels)
         return SFP_OK;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;

@@ -35,12 +35,12 @@ sfp_status sfp__vit_each_weight(const sfp__vit_config *c, sfp__vit_weights *w, s
 #define VISIT(field, name, ndim, ...)                    \
     if (!(c->no_patch_bias && &w->field == &w->patch_b)) \
         TRY(visit(fn, ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err));
-    SFP_VIT_GLOBAL_LIST(VISIT)
+    SFP__VIT_GLOBAL_LIST(VISIT)
     if (c->pre_norm) {
-        SFP_VIT_PRE_LIST(VISIT)
+        SFP__VIT_PRE_LIST(VISIT)
     }
     if (c->classes > 0) {
-        SFP_VIT_HEAD_LIST(VISIT)
+        SFP__VIT_HEAD_LIST(VISIT)
     }
 #undef VISIT
     for (int i = 0; i < c->depth; i++) {
@@ -48,7 +48,7 @@ sfp_status sfp__vit_each_weight(const sfp__vit_config *c, sfp__vit_weights *w, s
         char full[NAME_SIZE];
 #define VISIT(field, name, ndim, ...) \
     TRY(visit(fn, ctx, block_name(i, name, full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err));
-        SFP_VIT_BLOCK_LIST(VISIT)
+        SFP__VIT_BLOCK_LIST(VISIT)
 #undef VISIT
     }
     return SFP_OK;
@@ -118,7 +118,7 @@ static sfp_status combine_weight(void *ctx, const sfp__vit_weight *w, sfp_error 
 
 static void combine(const sfp__vit_config *config, sfp__vit_weights *to, const sfp__vit_weights *from, bool add)
 {
-    const float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
+    const float *list[16 + 12 * SFP__VIT_MAX_DEPTH], **at = list;
     sfp__vit_weights view = *from;
     (void)sfp__vit_each_weight(config, &view, list_weight, &at, NULL);
     (void)sfp__vit_each_weight(config, to, combine_weight, &(combine_ctx){list, add}, NULL);
@@ -182,12 +182,12 @@ sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp
         const char *name;
         int value, min, max;
     } const limits[] = {{"width", c->dim, 1, MAX_DIM},
-                        {"depth", c->depth, 1, SFP_VIT_MAX_DEPTH},
+                        {"depth", c->depth, 1, SFP__VIT_MAX_DEPTH},
                         {"MLP width", c->hidden, 1, MAX_HIDDEN},
                         {"heads", c->heads, 1, c->dim},
                         {"patch size", c->patch_size, 1, MAX_PATCH},
                         {"channels", c->channels, 3, 3},
-                        {"classes", c->classes, 0, SFP_VIT_MAX_CLASSES},
+                        {"classes", c->classes, 0, SFP__VIT_MAX_CLASSES},
                         {"image size", c->img_size, c->patch_size, MAX_PATCH * 256}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < limits[i].min || limits[i].value > limits[i].max)
@@ -225,7 +225,7 @@ sfp_status sfp__vit_new(const sfp__vit_config *c, sfp__vit **out, sfp_error *err
     const sfp__want list[] = {{&v->weights.blocks, depth, sizeof *v->weights.blocks},
                               {&v->packed, depth, sizeof *v->packed},
                               {&v->owned, 16 + 12 * depth, sizeof *v->owned}};
-    TRY(sfp__block_cleared(&v->arrays, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&v->arrays, SFP__LIST(list), err));
     *out = TAKE(v);
     return SFP_OK;
 }
@@ -344,12 +344,12 @@ static sfp_status pack_all(sfp__vit *v, int mode, bool all_tokens, sfp_error *er
     const sfp__vit_config *c = &v->config;
     int patch_in = c->channels * c->patch_size * c->patch_size;
     TRY(pack_weight(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err));
-    if (mode & SFP_VIT_GRAD_INPUT)
+    if (mode & SFP__VIT_GRAD_INPUT)
         TRY(pack_weight(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err));
     for (int i = 0; i < c->depth; i++) {
         bool whole = all_tokens || i < c->depth - 1;
         TRY(pack_forward(v, i, whole, err));
-        if (mode != SFP_VIT_FORWARD)
+        if (mode != SFP__VIT_FORWARD)
             TRY(pack_backward(v, i, whole, err));
     }
     return SFP_OK;
@@ -366,7 +366,7 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 /* Updates all packed copies; those of the last block in both forms, joint and separate. */
 static sfp_status repack_all(sfp__vit *v, sfp_error *err)
 {
-    TRY(pack_all(v, SFP_VIT_GRAD_INPUT, false, err));
+    TRY(pack_all(v, SFP__VIT_GRAD_INPUT, false, err));
     TRY(pack_forward(v, v->config.depth - 1, true, err));
     return pack_backward(v, v->config.depth - 1, true, err);
 }

@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_VIT_MAX_DEPTH 64
-#define SFP_VIT_MAX_CLASSES (1 << 20)
+#define SFP__VIT_MAX_DEPTH 64
+#define SFP__VIT_MAX_CLASSES (1 << 20)
 
 typedef struct sfp__vit_config {
     int img_size;   /* S */
@@ -41,7 +41,7 @@ typedef struct sfp__vit_config {
 
 /* Weight tensors with timm's names: the only list of weights. It defines the struct, the loader, the saver and `inspect`.
  * X(field, "name", ndim, dims...), where `c` is the config. */
-#define SFP_VIT_GLOBAL_LIST(X)                                                                           \
+#define SFP__VIT_GLOBAL_LIST(X)                                                                          \
     X(patch_w, "patch_embed.proj.weight", 4, c->dim, c->channels, c->patch_size, c->patch_size)          \
     X(patch_b, "patch_embed.proj.bias", 1, c->dim)                                                       \
     X(cls, "cls_token", 3, 1, 1, c->dim)                                                                 \
@@ -49,7 +49,7 @@ typedef struct sfp__vit_config {
     X(norm_w, "norm.weight", 1, c->dim)                                                                  \
     X(norm_b, "norm.bias", 1, c->dim)
 
-#define SFP_VIT_BLOCK_LIST(X)                          \
+#define SFP__VIT_BLOCK_LIST(X)                         \
     X(norm1_w, "norm1.weight", 1, c->dim)              \
     X(norm1_b, "norm1.bias", 1, c->dim)                \
     X(qkv_w, "attn.qkv.weight", 2, 3 * c->dim, c->dim) \
@@ -64,26 +64,26 @@ typedef struct sfp__vit_config {
     X(fc2_b, "mlp.fc2.bias", 1, c->dim)
 
 /* Only with pre_norm. */
-#define SFP_VIT_PRE_LIST(X)                \
+#define SFP__VIT_PRE_LIST(X)               \
     X(pre_w, "norm_pre.weight", 1, c->dim) \
     X(pre_b, "norm_pre.bias", 1, c->dim)
 
 /* Optional: both are present or none. */
-#define SFP_VIT_HEAD_LIST(X)                        \
+#define SFP__VIT_HEAD_LIST(X)                       \
     X(head_w, "head.weight", 2, c->classes, c->dim) \
     X(head_b, "head.bias", 1, c->classes)
 
 typedef struct sfp__vit_block_weights {
-#define SFP_VIT_FIELD(field, ...) float *field;
-    SFP_VIT_BLOCK_LIST(SFP_VIT_FIELD)
+#define SFP__VIT_FIELD(field, ...) float *field;
+    SFP__VIT_BLOCK_LIST(SFP__VIT_FIELD)
 } sfp__vit_block_weights;
 
 /* All weights as plain float arrays; used for the raw weights and, with the same shapes, for their gradients. */
 typedef struct sfp__vit_weights {
-    SFP_VIT_GLOBAL_LIST(SFP_VIT_FIELD) /* patch_b is NULL with no_patch_bias */
-    SFP_VIT_PRE_LIST(SFP_VIT_FIELD)
-    SFP_VIT_HEAD_LIST(SFP_VIT_FIELD)
-#undef SFP_VIT_FIELD
+    SFP__VIT_GLOBAL_LIST(SFP__VIT_FIELD) /* patch_b is NULL with no_patch_bias */
+    SFP__VIT_PRE_LIST(SFP__VIT_FIELD)
+    SFP__VIT_HEAD_LIST(SFP__VIT_FIELD)
+#undef SFP__VIT_FIELD
     sfp__vit_block_weights *blocks; /* (depth) */
 } sfp__vit_weights;
 
@@ -128,7 +128,7 @@ sfp_status sfp__vit_load(const char *path, const sfp__vit_options *opt, sfp__vit
  * benchmarks and tests. */
 sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float scale, sfp__vit **out, sfp_error *err);
 /* Creates a backbone without a network: samples are rows of `dim` floats, which take the place of images. Its name is "features:DIM". */
-#define SFP_VIT_FEATURES "features:"
+#define SFP__VIT_FEATURES "features:"
 sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err);
 void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
@@ -155,7 +155,7 @@ sfp_status sfp__vit_head(const sfp__vit *v, int b, const float *feature, float *
 /* The built-in backbone: models/builtin.safetensors, embedded in the binary by the build. */
 
 /* The name by which sfp__vit_load selects it; a file of that name is "./builtin". */
-#define SFP_VIT_BUILTIN "builtin"
+#define SFP__VIT_BUILTIN "builtin"
 
 /* Returns whether the binary contains a backbone. */
 bool sfp__vit_has_builtin(void);
@@ -167,10 +167,10 @@ const uint8_t *sfp__vit_builtin_bytes(size_t *size);
 /* ------------------------------------------------------------------ passes */
 
 typedef enum sfp__vit_mode {
-    SFP_VIT_FORWARD = 0,
-    SFP_VIT_GRAD_PREFIX = 1,  /* gradients of the prefixes */
-    SFP_VIT_GRAD_WEIGHTS = 2, /* ... and of all weights */
-    SFP_VIT_GRAD_INPUT = 4,   /* ... and of the input pixels */
+    SFP__VIT_FORWARD = 0,
+    SFP__VIT_GRAD_PREFIX = 1,  /* gradients of the prefixes */
+    SFP__VIT_GRAD_WEIGHTS = 2, /* ... and of all weights */
+    SFP__VIT_GRAD_INPUT = 4,   /* ... and of the input pixels */
 } sfp__vit_mode;
 
 typedef struct sfp__vit_plan_options {

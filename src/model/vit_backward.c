@@ -96,7 +96,7 @@ static void block_backward(const sfp__vit_microbatch *u, int l)
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = v->config.dim, M = u->n * v->tokens;
-    bool tokens = l > u->lowest || (u->plan->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT));
+    bool tokens = l > u->lowest || (u->plan->opt.mode & (SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT));
     mlp_backward(u, l, M, lane->dx, u->ops->fc2_t, u->ops->fc1_t, lane->y);
     sfp__vit_product(u, u->ops->proj_t, M, D, D, w->proj_t, lane->dx, lane->y);
     if (g)
@@ -123,7 +123,7 @@ static void class_block_backward(const sfp__vit_microbatch *u, int l)
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = v->config.dim, n = u->n, T = v->tokens, M = n * T;
-    bool tokens = l > u->lowest || (u->plan->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT));
+    bool tokens = l > u->lowest || (u->plan->opt.mode & (SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT));
     mlp_backward(u, l, n, lane->dxc, u->ops->fc2_t_c, u->ops->fc1_t_c, lane->yc);
     sfp__vit_product(u, u->ops->proj_t_c, n, D, D, w->proj_t, lane->dxc, lane->yc);
     if (g)
@@ -211,7 +211,7 @@ static void blocks_backward(const sfp__vit_microbatch *u, int l)
 {
     for (; l >= u->lowest; l--)
         block_backward(u, l);
-    if (u->plan->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT))
+    if (u->plan->opt.mode & (SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT))
         embed_backward(u);
 }
 

@@ -25,7 +25,7 @@ sfp_status sfp__vit_builtin_open(sfp__tensor_file **out, sfp_error *err)
 {
     size_t size = 0;
     const uint8_t *bytes = sfp__vit_builtin_bytes(&size);
-    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, bytes, size, out, err);
+    return sfp__tensor_file_open_memory(SFP__VIT_BUILTIN, bytes, size, out, err);
 }
 
 const uint8_t *sfp__vit_builtin_bytes(size_t *size)

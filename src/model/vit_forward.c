@@ -167,7 +167,7 @@ static void run_block(const sfp__vit_microbatch *u, int l, bool prompted)
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, M = u->n * v->tokens;
-    bool keep = prompted && u->plan->opt.mode != SFP_VIT_FORWARD, last = l == c->depth - 1;
+    bool keep = prompted && u->plan->opt.mode != SFP__VIT_FORWARD, last = l == c->depth - 1;
     attend(u, l, prompted);
     sfp__vit_product(u, u->ops->proj, M, D, D, w->proj, s->att, lane->y);
     k->add_norm_fwd(M, D, s->xin, lane->y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, s->xmid, lane->a, s->st2);
@@ -193,7 +193,7 @@ static void run_class_block(const sfp__vit_microbatch *u, int l, bool prompted)
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, n = u->n, M = n * v->tokens;
-    bool backward = u->plan->opt.mode != SFP_VIT_FORWARD, keep = prompted && backward;
+    bool backward = u->plan->opt.mode != SFP__VIT_FORWARD, keep = prompted && backward;
     sfp__vit_product(u, u->ops->kv, M, 2 * D, D, w->kv, lane->a, s->qkv);
     copy_class_rows(u, lane->a, lane->yc);
     sfp__vit_product(u, u->ops->q_c, n, D, D, w->q, lane->yc, lane->qc);

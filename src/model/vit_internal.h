@@ -29,16 +29,16 @@ sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err);
 
 /* ------------------------------------------------------------- feature cache */
 
-enum { SFP_VIT_MICROBATCH_MAX = 64 };
+enum { SFP__VIT_MICROBATCH_MAX = 64 };
 
 /* The value that a pass takes from its feature cache (vit_memo.c), if any: the mean embeddings or the features of a pass without
  * prefixes, or the queries of a prompted pass. */
 typedef enum sfp__vit_memo_role {
-    SFP_MEMO_NONE,
-    SFP_MEMO_EMBED,
-    SFP_MEMO_QUERY,
-    SFP_MEMO_PROMPTED,
-    SFP_MEMO_ROLES
+    SFP__MEMO_NONE,
+    SFP__MEMO_EMBED,
+    SFP__MEMO_QUERY,
+    SFP__MEMO_PROMPTED,
+    SFP__MEMO_ROLES
 } sfp__vit_memo_role;
 
 /* Measured by a plan for each role. */
@@ -81,7 +81,7 @@ typedef struct sfp__vit_saved {
 } sfp__vit_saved;
 
 typedef struct sfp__vit_lane {
-    sfp__vit_saved saved[SFP_VIT_MAX_DEPTH];
+    sfp__vit_saved saved[SFP__VIT_MAX_DEPTH];
     float *patch;   /* (n*L, C*P*P) */
     float *emb;     /* (n*L, D) panels; backward: dense */
     float *xpre;    /* (M, D) tokens before the norm before the blocks; pre_norm only */
@@ -104,11 +104,11 @@ typedef struct sfp__vit_lane {
     float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
-    double query_seconds;                    /* of the query pass of the last micro-batch, without the parts it shares */
-    sfp__vit_memo_lane memo;                 /* of the current pass */
-    sfp__digest key[SFP_VIT_MICROBATCH_MAX]; /* keys of the current micro-batch */
-    bool hit[SFP_VIT_MICROBATCH_MAX];        /* values that were found */
-    sfp__vit_weights grad;                   /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
+    double query_seconds;                     /* of the query pass of the last micro-batch, without the parts it shares */
+    sfp__vit_memo_lane memo;                  /* of the current pass */
+    sfp__digest key[SFP__VIT_MICROBATCH_MAX]; /* keys of the current micro-batch */
+    bool hit[SFP__VIT_MICROBATCH_MAX];        /* values that were found */
+    sfp__vit_weights grad;                    /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
 } sfp__vit_lane;
 
 struct sfp__vit_plan {
@@ -119,12 +119,12 @@ struct sfp__vit_plan {
     int microbatch_size, lanes;
     sfp__vit_ops *ops; /* (microbatch_size + 1), by number of samples */
     sfp__vit_lane *lane;
-    void **blocks; /* (lanes) workspace */
-    void *arrays;  /* memory of ops, lane and blocks */
+    void **blocks;      /* (lanes) workspace */
+    void *arrays;       /* memory of ops, lane and blocks */
     uint8_t *row_bytes; /* (lanes, an image) of a backbone without a network */
     double flops;
     sfp__vit_seconds seconds;
-    sfp__vit_memo_cost memo[SFP_MEMO_ROLES];
+    sfp__vit_memo_cost memo[SFP__MEMO_ROLES];
 };
 
 /* Samples [first, first + n), processed on one lane. */

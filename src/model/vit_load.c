@@ -29,7 +29,7 @@ typedef struct loading {
 /* ------------------------------------------------------------------- sizes */
 
 /* Finds a weight of a block, or outside of blocks (block -1), in the file; NULL: it is missing. */
-static const sfp__tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX],
+static const sfp__tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP__VIT_NAME_MAX],
                                sfp__vit_order *order)
 {
     return sfp__vit_names_of(&l->names, block, timm, part, name, order) ? sfp__tensor_file_find(l->file, name) : NULL;
@@ -38,14 +38,14 @@ static const sfp__tensor *find(const loading *l, int block, const char *timm, in
 static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp__tensor **out, sfp__vit_order *order,
                        sfp_error *err)
 {
-    char name[SFP_VIT_NAME_MAX] = "";
+    char name[SFP__VIT_NAME_MAX] = "";
     *out = find(l, block, timm, part, name, order);
     return *out ? SFP_OK : sfp__tensor_file_need(l->file, name, out, err);
 }
 
 static bool has(const loading *l, const char *timm)
 {
-    char name[SFP_VIT_NAME_MAX];
+    char name[SFP__VIT_NAME_MAX];
     sfp__vit_order order;
     return find(l, -1, timm, 0, name, &order) != NULL;
 }
@@ -56,7 +56,7 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
 {
     const sfp__tensor *t;
     sfp__vit_order order;
-    char shown[SFP_NAME_MAX], text[SFP_SHAPE_MAX];
+    char shown[SFP__NAME_MAX], text[SFP__SHAPE_MAX];
     TRY(need(l, block, timm, 0, &t, &order, err));
     int missing = l->names.layout->loose && t->ndim < ndim ? ndim - t->ndim : 0;
     for (int i = 0; i < missing; i++)
@@ -68,10 +68,10 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
     static const int hwio[] = {3, 2, 0, 1};
     for (int i = missing; i < ndim; i++) {
         shape[i] = t->shape[order == SFP__VIT_HWIO ? hwio[i] : order == SFP__VIT_SAME ? i - missing : ndim - 1 - i];
-        if (shape[i] < 1 || shape[i] > SFP_VIT_MAX_CLASSES)
+        if (shape[i] < 1 || shape[i] > SFP__VIT_MAX_CLASSES)
             return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected sizes from 1 to %d", l->path,
                              sfp__printable(t->name, shown, sizeof shown), sfp__shape_text(t->shape, t->ndim, text, sizeof text),
-                             (int)SFP_VIT_MAX_CLASSES);
+                             (int)SFP__VIT_MAX_CLASSES);
     }
     return SFP_OK;
 }
@@ -98,14 +98,14 @@ static sfp_status reject_variants(const loading *l, sfp_error *err)
             const char *name = l->file->tensors[i].name;
             if (strncmp(name, l->names.prefix, strlen(l->names.prefix)) == 0 && strstr(name, variants[k].part))
                 return sfp__fail(err, SFP_EUNSUPPORTED, "%s: file has tensor '%s' (%s), expected a plain ViT", l->path,
-                                 sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), variants[k].meaning);
+                                 sfp__printable(name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX), variants[k].meaning);
         }
     return SFP_OK;
 }
 
 static sfp_status read_heads(const loading *l, sfp__vit_config *c, sfp_error *err)
 {
-    char name[SFP_VIT_NAME_MAX];
+    char name[SFP__VIT_NAME_MAX];
     sfp__vit_order order;
     const sfp__tensor *q = find(l, 0, "attn.qkv.weight", 0, name, &order);
     c->heads = l->config.heads;
@@ -248,7 +248,7 @@ static sfp_status read_part(const loading *l, const sfp__tensor *t, sfp__vit_ord
     OWNED void *block = NULL;
     const sfp__want list[] = {{&raw, t->count, sizeof *raw},
                               {&transposed, order == SFP__VIT_HWIO ? t->count : 0, sizeof *transposed}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     TRY(sfp__tensor_to_f32(l->path, t, raw, err));
     if (order != SFP__VIT_HWIO) {
         transpose(raw, t->count / rows, rows, out);
@@ -265,7 +265,8 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %s at element %zu, expected finite numbers", l->path,
-                             sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), isnan(x[i]) ? "NaN" : "an infinity", i);
+                             sfp__printable(name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX), isnan(x[i]) ? "NaN" : "an infinity",
+                             i);
     return SFP_OK;
 }
 
@@ -273,7 +274,7 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
 static sfp_status check_shape(const loading *l, const sfp__tensor *t, sfp__vit_order order, int parts, const int64_t *shape,
                               int ndim, sfp_error *err)
 {
-    int64_t want[SFP_MAX_DIMS];
+    int64_t want[SFP__MAX_DIMS];
     memcpy(want, shape, (size_t)ndim * sizeof *want);
     want[0] /= parts;
     bool matches = l->names.layout->loose && t->count == sfp__vit_count(want, ndim);
@@ -305,7 +306,7 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
         block = (int)strtol(full + 7, &end, 10);
         timm = end + 1;
     }
-    char name[SFP_VIT_NAME_MAX];
+    char name[SFP__VIT_NAME_MAX];
     *out = (stored){.parts = 1};
     while (out->parts < 3 && sfp__vit_names_of(&l->names, block, timm, out->parts, name, &out->order))
         out->parts++;
@@ -325,7 +326,7 @@ static sfp_status read_stored(const loading *l, const stored *w, const int64_t *
         const void *in;
         float *out; /* the mapping is read-only; frozen weights are never written */
     } data = {.in = w->part[0]->data};
-    bool in_place = w->parts == 1 && w->order == SFP__VIT_SAME && w->part[0]->dtype == SFP_DTYPE_F32 &&
+    bool in_place = w->parts == 1 && w->order == SFP__VIT_SAME && w->part[0]->dtype == SFP__DTYPE_F32 &&
                     (uintptr_t)data.in % sizeof(float) == 0;
     float *x = data.out;
     if (!in_place)
@@ -345,7 +346,7 @@ static sfp_status load_weight(void *ctx, const sfp__vit_weight *w, sfp_error *er
     const sfp__vit_config *c = &l->v->config;
     int side = c->img_size / c->patch_size;
     bool resized = strcmp(w->name, "pos_embed") == 0 && l->side != side;
-    int64_t in_file[SFP_MAX_DIMS];
+    int64_t in_file[SFP__MAX_DIMS];
     memcpy(in_file, w->shape, (size_t)w->ndim * sizeof *in_file);
     if (resized)
         in_file[1] = 1 + (int64_t)l->side * l->side;
@@ -380,7 +381,7 @@ static void describe(const loading *l)
 {
     const sfp__vit_names *n = &l->names;
     const sfp__vit_config *c = &l->v->config;
-    char prefix[SFP_NAME_MAX];
+    char prefix[SFP__NAME_MAX];
     char *out = l->v->recognised;
     size_t capacity = sizeof l->v->recognised, at = 0;
 #define APPEND(...) at += at < capacity ? (size_t)snprintf(out + at, capacity - at, __VA_ARGS__) : 0
@@ -430,9 +431,9 @@ static void describe_ignored(const loading *l)
 /* Opens the tensors and finds their config. */
 static sfp_status open_file(const char *path, sfp__tensor_file **file, loading *l, sfp_error *err)
 {
-    bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
+    bool builtin = strcmp(path, SFP__VIT_BUILTIN) == 0;
     TRY(builtin ? sfp__vit_builtin_open(file, err) : sfp__tensor_file_open(path, file, err));
-    const char *inside = sfp__tensor_file_meta(*file, SFP_CONFIG_META);
+    const char *inside = sfp__tensor_file_meta(*file, SFP__CONFIG_META);
     if (!builtin)
         return sfp__model_config_find(path, inside, &l->config, &l->config_from, err);
     l->config_from = "its metadata"; /* files beside the program do not belong to it */

@@ -12,7 +12,7 @@ enum { KIND_QUERY, KIND_MEAN_EMBED, KINDS };
 enum {
     WARM_UP = 2,  /* micro-batches of a plan that are computed before time is measured */
     MEASURED = 6, /* micro-batches that are computed to measure their time, even if their values are known */
-    PLACES = SFP_VIT_MICROBATCH_MAX
+    PLACES = SFP__VIT_MICROBATCH_MAX
 };
 
 struct sfp__vit_memo {
@@ -86,7 +86,7 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
                               {&m->first[KIND_MEAN_EMBED], width_of(m, KIND_MEAN_EMBED), sizeof(float)},
                               {&m->probe[KIND_QUERY], PLACES * width_of(m, KIND_QUERY), sizeof(float)},
                               {&m->probe[KIND_MEAN_EMBED], PLACES * width_of(m, KIND_MEAN_EMBED), sizeof(float)}};
-    TRY(sfp__block(&m->block, SFP_LIST(list), err));
+    TRY(sfp__block(&m->block, SFP__LIST(list), err));
     sfp__rng rng = sfp__rng_init(1, 0);
     for (size_t i = 0; i < pixels; i++)
         m->image[i] = (float)sfp__rng_double(&rng) * 4 - 2;
@@ -155,14 +155,14 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
     bool prompted = pass->prompts || pass->compose;
     bool more = pass->embed || pass->tokens || pass->normed || pass->class_attention || pass->head || pass->token_head;
     if (!pass->memo || pass->memo->paused || (pass->tap && pass->taps > pass->memo->taps))
-        return SFP_MEMO_NONE;
+        return SFP__MEMO_NONE;
     if (pass->embed_only)
-        return pass->mean_embed && !pass->embed ? SFP_MEMO_EMBED : SFP_MEMO_NONE;
+        return pass->mean_embed && !pass->embed ? SFP__MEMO_EMBED : SFP__MEMO_NONE;
     if (prompted)
-        return pass->query && pass->queries > 0 && !pass->mean_embed ? SFP_MEMO_PROMPTED : SFP_MEMO_NONE;
-    return (pass->feature || pass->tap) && !pass->query && !pass->mean_embed && !more && p->opt.mode == SFP_VIT_FORWARD
-               ? SFP_MEMO_QUERY
-               : SFP_MEMO_NONE;
+        return pass->query && pass->queries > 0 && !pass->mean_embed ? SFP__MEMO_PROMPTED : SFP__MEMO_NONE;
+    return (pass->feature || pass->tap) && !pass->query && !pass->mean_embed && !more && p->opt.mode == SFP__VIT_FORWARD
+               ? SFP__MEMO_QUERY
+               : SFP__MEMO_NONE;
 }
 
 /* Computes the values of the test image at all places of a micro-batch of n samples. */
@@ -211,7 +211,7 @@ static float *value_at(const sfp__vit_microbatch *u, int i)
 static void copy_values(const sfp__vit_microbatch *u)
 {
     const sfp__vit_pass *pass = u->pass;
-    float *query = u->role == SFP_MEMO_QUERY ? pass->feature : pass->query;
+    float *query = u->role == SFP__MEMO_QUERY ? pass->feature : pass->query;
     size_t D = (size_t)u->plan->v->config.dim, mean = pass->tap_mean ? D : 0, taps = (size_t)pass->taps * D;
     for (int i = 0; i < u->n && u->kind == KIND_QUERY; i++) {
         const float *value = value_at(u, i), *end = value + width_of(pass->memo, KIND_QUERY);
@@ -243,7 +243,7 @@ bool sfp__vit_memo_read(sfp__vit_microbatch *u)
     double from = sfp__monotonic_seconds();
     int hits = 0;
     sfp__vit_memo *m = u->pass->memo;
-    u->kind = u->role == SFP_MEMO_EMBED ? KIND_MEAN_EMBED : KIND_QUERY;
+    u->kind = u->role == SFP__MEMO_EMBED ? KIND_MEAN_EMBED : KIND_QUERY;
     for (int i = 0; i < u->n; i++) {
         u->lane->key[i] = key_of(u, i);
         u->lane->hit[i] = sfp__feature_cache_get(m->cache, &u->lane->key[i], width_of(m, u->kind), value_at(u, i));

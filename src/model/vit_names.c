@@ -11,23 +11,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(name, file) {name, {file}, SFP__VIT_SAME}
-#define ROW_QKV(name, q, k, v) {name, {q, k, v}, SFP__VIT_SAME}
-#define ROW_AS(name, file, how) {name, {file}, SFP__VIT_##how}
+#define ROW(name, file)             \
+    {                               \
+        name, {file}, SFP__VIT_SAME \
+    }
+#define ROW_QKV(name, q, k, v)         \
+    {                                  \
+        name, {q, k, v}, SFP__VIT_SAME \
+    }
+#define ROW_AS(name, file, how)      \
+    {                                \
+        name, {file}, SFP__VIT_##how \
+    }
 #define PAIR(name, file) ROW(name ".weight", file ".weight"), ROW(name ".bias", file ".bias")
-#define QKV_PAIR(q, k, v)                                                      \
+#define QKV_PAIR(q, k, v) \
     ROW_QKV("attn.qkv.weight", q ".weight", k ".weight", v ".weight"), ROW_QKV("attn.qkv.bias", q ".bias", k ".bias", v ".bias")
-#define END {0}
+#define END \
+    {       \
+        0   \
+    }
 
 static const sfp__vit_rename timm[] = {END};
 
-static const sfp__vit_rename hf_vit[] = {
-    PAIR("patch_embed.proj", "embeddings.patch_embeddings.projection"),
-    ROW("cls_token", "embeddings.cls_token"),
-    ROW("pos_embed", "embeddings.position_embeddings"),
-    PAIR("norm", "layernorm"),
-    PAIR("head", "../classifier"),
-    END};
+static const sfp__vit_rename hf_vit[] = {PAIR("patch_embed.proj", "embeddings.patch_embeddings.projection"),
+                                         ROW("cls_token", "embeddings.cls_token"),
+                                         ROW("pos_embed", "embeddings.position_embeddings"),
+                                         PAIR("norm", "layernorm"),
+                                         PAIR("head", "../classifier"),
+                                         END};
 static const sfp__vit_rename hf_vit_block[] = {
     PAIR("norm1", "layernorm_before"),
     QKV_PAIR("attention.attention.query", "attention.attention.key", "attention.attention.value"),
@@ -37,48 +48,41 @@ static const sfp__vit_rename hf_vit_block[] = {
     PAIR("mlp.fc2", "output.dense"),
     END};
 
-static const sfp__vit_rename hf_clip[] = {
-    PAIR("patch_embed.proj", "embeddings.patch_embedding"),
-    ROW("cls_token", "embeddings.class_embedding"),
-    ROW("pos_embed", "embeddings.position_embedding.weight"),
-    PAIR("norm_pre", "pre_layrnorm"), /* sic */
-    PAIR("norm", "post_layernorm"),
-    END};
-static const sfp__vit_rename hf_clip_block[] = {
-    PAIR("norm1", "layer_norm1"),
-    QKV_PAIR("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    PAIR("attn.proj", "self_attn.out_proj"),
-    PAIR("norm2", "layer_norm2"),
-    END};
+static const sfp__vit_rename hf_clip[] = {PAIR("patch_embed.proj", "embeddings.patch_embedding"),
+                                          ROW("cls_token", "embeddings.class_embedding"),
+                                          ROW("pos_embed", "embeddings.position_embedding.weight"),
+                                          PAIR("norm_pre", "pre_layrnorm"), /* sic */
+                                          PAIR("norm", "post_layernorm"),
+                                          END};
+static const sfp__vit_rename hf_clip_block[] = {PAIR("norm1", "layer_norm1"),
+                                                QKV_PAIR("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+                                                PAIR("attn.proj", "self_attn.out_proj"), PAIR("norm2", "layer_norm2"), END};
 
-static const sfp__vit_rename clip[] = {
-    PAIR("patch_embed.proj", "conv1"),
-    ROW("cls_token", "class_embedding"),
-    ROW("pos_embed", "positional_embedding"),
-    PAIR("norm_pre", "ln_pre"),
-    PAIR("norm", "ln_post"),
-    END};
-static const sfp__vit_rename clip_block[] = {
-    PAIR("norm1", "ln_1"),
-    ROW("attn.qkv.weight", "attn.in_proj_weight"),
-    ROW("attn.qkv.bias", "attn.in_proj_bias"),
-    PAIR("attn.proj", "attn.out_proj"),
-    PAIR("norm2", "ln_2"),
-    PAIR("mlp.fc1", "mlp.c_fc"),
-    PAIR("mlp.fc2", "mlp.c_proj"),
-    END};
+static const sfp__vit_rename clip[] = {PAIR("patch_embed.proj", "conv1"),
+                                       ROW("cls_token", "class_embedding"),
+                                       ROW("pos_embed", "positional_embedding"),
+                                       PAIR("norm_pre", "ln_pre"),
+                                       PAIR("norm", "ln_post"),
+                                       END};
+static const sfp__vit_rename clip_block[] = {PAIR("norm1", "ln_1"),
+                                             ROW("attn.qkv.weight", "attn.in_proj_weight"),
+                                             ROW("attn.qkv.bias", "attn.in_proj_bias"),
+                                             PAIR("attn.proj", "attn.out_proj"),
+                                             PAIR("norm2", "ln_2"),
+                                             PAIR("mlp.fc1", "mlp.c_fc"),
+                                             PAIR("mlp.fc2", "mlp.c_proj"),
+                                             END};
 
 #define ATTENTION "MultiHeadDotProductAttention_1/"
-static const sfp__vit_rename jax[] = {
-    ROW_AS("patch_embed.proj.weight", "embedding/kernel", HWIO),
-    ROW("patch_embed.proj.bias", "embedding/bias"),
-    ROW("cls_token", "cls"),
-    ROW("pos_embed", "Transformer/posembed_input/pos_embedding"),
-    ROW("norm.weight", "Transformer/encoder_norm/scale"),
-    ROW("norm.bias", "Transformer/encoder_norm/bias"),
-    ROW_AS("head.weight", "head/kernel", INPUT_FIRST),
-    ROW("head.bias", "head/bias"),
-    END};
+static const sfp__vit_rename jax[] = {ROW_AS("patch_embed.proj.weight", "embedding/kernel", HWIO),
+                                      ROW("patch_embed.proj.bias", "embedding/bias"),
+                                      ROW("cls_token", "cls"),
+                                      ROW("pos_embed", "Transformer/posembed_input/pos_embedding"),
+                                      ROW("norm.weight", "Transformer/encoder_norm/scale"),
+                                      ROW("norm.bias", "Transformer/encoder_norm/bias"),
+                                      ROW_AS("head.weight", "head/kernel", INPUT_FIRST),
+                                      ROW("head.bias", "head/bias"),
+                                      END};
 static const sfp__vit_rename jax_block[] = {
     ROW("norm1.weight", "LayerNorm_0/scale"),
     ROW("norm1.bias", "LayerNorm_0/bias"),
@@ -192,7 +196,7 @@ static bool find_prefix(const sfp__tensor_file *f, const sfp__vit_layout *layout
         size_t n;
         if (!ends_with_name(name, layout->signature, &n) || n >= sizeof out->prefix) /* no known layout has such a long name */
             continue;
-        char prefix[SFP_VIT_PREFIX_MAX];
+        char prefix[SFP__VIT_PREFIX_MAX];
         memcpy(prefix, name, n);
         prefix[n] = '\0';
         bool is_second_choice = false;
@@ -224,15 +228,14 @@ sfp_status sfp__vit_names_find(const sfp__tensor_file *f, sfp__vit_names *out, s
         *out = n;
         return SFP_OK;
     }
-    return sfp__fail(
-        err, SFP_ENOTFOUND,
-        "%s: tensor 'patch_embed.proj.weight' is missing (timm, DeiT, DINO, iBOT, MoCo v3), and so are CLIP's "
+    return sfp__fail(err, SFP_ENOTFOUND,
+                     "%s: tensor 'patch_embed.proj.weight' is missing (timm, DeiT, DINO, iBOT, MoCo v3), and so are CLIP's "
                      "'class_embedding', Hugging Face's 'embeddings.patch_embeddings.projection.weight' and JAX's "
                      "'embedding/kernel'; expected the weights of a ViT",
                      f->path);
 }
 
-bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name, int part, char buf[SFP_VIT_NAME_MAX],
+bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name, int part, char buf[SFP__VIT_NAME_MAX],
                        sfp__vit_order *order)
 {
     const sfp__vit_rename *row = block < 0 ? n->layout->names : n->layout->block_names;
@@ -250,9 +253,9 @@ bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name
     }
     *order = row->order;
     if (block < 0)
-        (void)snprintf(buf, SFP_VIT_NAME_MAX, "%.*s%s", prefix, n->prefix, name);
+        (void)snprintf(buf, SFP__VIT_NAME_MAX, "%.*s%s", prefix, n->prefix, name);
     else
-        (void)snprintf(buf, SFP_VIT_NAME_MAX, "%s%s%d%s%s", n->prefix, n->layout->blocks, block, n->layout->after, name);
+        (void)snprintf(buf, SFP__VIT_NAME_MAX, "%s%s%d%s%s", n->prefix, n->layout->blocks, block, n->layout->after, name);
     return true;
 }
 

@@ -23,10 +23,10 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
     size_t n = (size_t)p->microbatch_size, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
-    bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
+    bool backward = p->opt.mode != SFP__VIT_FORWARD, weights = p->opt.mode & SFP__VIT_GRAD_WEIGHTS;
     int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* number of blocks with arrays of their own */
     size_t normed = p->opt.token_head ? M : n;                              /* number of rows of the final norm */
-    sfp__want list[8 * SFP_VIT_MAX_DEPTH + 20];
+    sfp__want list[8 * SFP__VIT_MAX_DEPTH + 20];
     size_t count = 0;
 #define WANT(to, floats)               \
     list[count++] = (sfp__want)        \
@@ -113,17 +113,17 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
         return SFP_OK;
     }
     p->microbatch_size = opt->microbatch_size > 0 ? opt->microbatch_size : MICROBATCH_ROWS / v->tokens;
-    p->microbatch_size = p->microbatch_size < 1                        ? 1
-                         : p->microbatch_size > SFP_VIT_MICROBATCH_MAX ? SFP_VIT_MICROBATCH_MAX
-                                                                       : p->microbatch_size;
+    p->microbatch_size = p->microbatch_size < 1                         ? 1
+                         : p->microbatch_size > SFP__VIT_MICROBATCH_MAX ? SFP__VIT_MICROBATCH_MAX
+                                                                        : p->microbatch_size;
     int lanes = sfp__thread_pool_size(pool);
     const sfp__want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
                               {&p->lane, (size_t)lanes, sizeof *p->lane},
                               {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
-    TRY(sfp__block_cleared(&p->arrays, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&p->arrays, SFP__LIST(list), err));
     p->lanes = lanes;
     for (int i = 0; i < lanes; i++) {
-        if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS))
+        if (i > 0 && (opt->mode & SFP__VIT_GRAD_WEIGHTS))
             TRY(sfp__vit_weights_create(&v->config, &p->lane[i].grad, err));
         TRY(create_lane(p, &p->lane[i], &p->blocks[i], err));
     }
@@ -172,7 +172,7 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
     if (o->ready)
         return SFP_OK;
     const sfp__vit_packed *first = &p->v->packed[0], *last = &p->v->packed[p->v->config.depth - 1];
-    bool class_only = !p->opt.all_tokens, backward = p->opt.mode != SFP_VIT_FORWARD;
+    bool class_only = !p->opt.all_tokens, backward = p->opt.mode != SFP__VIT_FORWARD;
     bool whole = p->opt.all_tokens || p->v->config.depth > 1; /* some block computes all tokens */
     int M = n * p->v->tokens, patches = n * p->v->patches;
     const struct {
@@ -182,7 +182,7 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
         int m;
     } list[] = {
         {true, &o->patch, &p->v->patch, patches},
-        {p->opt.mode & SFP_VIT_GRAD_INPUT, &o->patch_t, &p->v->patch_t, patches},
+        {p->opt.mode & SFP__VIT_GRAD_INPUT, &o->patch_t, &p->v->patch_t, patches},
         {whole, &o->qkv, &first->qkv, M},
         {true, &o->proj, &first->proj, M},
         {true, &o->fc1, &first->fc1, M},
@@ -255,9 +255,9 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
         return sfp__fail(err, SFP_EINVAL, "number of queries is %d, expected 0 to %d, the batch size", pass->queries, pass->b);
     if (pass->query && pass->queries > 0 && !p->opt.queries)
         return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with the option queries");
-    if (p->opt.mode != SFP_VIT_FORWARD && !pass->token_head && (p->opt.token_head || !pass->head) && !pass->embed_only)
+    if (p->opt.mode != SFP__VIT_FORWARD && !pass->token_head && (p->opt.token_head || !pass->head) && !pass->embed_only)
         return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
-    if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
+    if ((pass->grad_w && !(p->opt.mode & SFP__VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP__VIT_GRAD_INPUT)))
         return sfp__fail(err, SFP_EINVAL, "gradients of weights or input need a plan with that mode");
     return SFP_OK;
 }
@@ -286,7 +286,7 @@ static int count_microbatches(int n, int microbatch_size)
 static void choose_taps(sfp__vit_microbatch *u)
 {
     const sfp__vit_pass *pass = u->pass;
-    if (u->role == SFP_MEMO_QUERY || u->role == SFP_MEMO_PROMPTED) {
+    if (u->role == SFP__MEMO_QUERY || u->role == SFP__MEMO_PROMPTED) {
         sfp__vit_memo_choose_taps(pass->memo, u);
         u->tap = u->lane->tap;
     } else if (pass->tap && (u->query || !pass->prompts)) {
@@ -313,11 +313,11 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
                              .query = query,
                              .lowest = r->lowest};
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
-    u.role = query || r->role != SFP_MEMO_PROMPTED ? r->role : SFP_MEMO_NONE;
+    u.role = query || r->role != SFP__MEMO_PROMPTED ? r->role : SFP__MEMO_NONE;
     choose_taps(&u);
     u.forced = u.role && sfp__vit_memo_forced(p, r->pass, u.role, index);
     u.known = u.role && sfp__vit_memo_read(&u);
-    if (u.known && u.role != SFP_MEMO_PROMPTED)
+    if (u.known && u.role != SFP__MEMO_PROMPTED)
         return;
     int token = sfp__gemm_enter();
     unsigned failures = sfp__gemm_failures();
@@ -325,10 +325,10 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
     sfp__vit_forward(&u);
     if (u.role && !u.known && sfp__gemm_failures() == failures) {
         double seconds = sfp__monotonic_seconds() - from;
-        sfp__vit_memo_measure(&u, index, u.role == SFP_MEMO_PROMPTED ? u.lane->query_seconds : seconds);
+        sfp__vit_memo_measure(&u, index, u.role == SFP__MEMO_PROMPTED ? u.lane->query_seconds : seconds);
         sfp__vit_memo_write(&u);
     }
-    if (p->opt.mode != SFP_VIT_FORWARD && !r->pass->embed_only) {
+    if (p->opt.mode != SFP__VIT_FORWARD && !r->pass->embed_only) {
         double begin = sfp__monotonic_seconds();
         sfp__vit_backward(&u);
         u.lane->seconds.backward += sfp__monotonic_seconds() - begin;
@@ -363,7 +363,7 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
     r.microbatches = r.query_microbatches + count_microbatches(rest, r.microbatch_size);
     r.by_lane = pass->grad_w != NULL;
     r.role = sfp__vit_memo_role_of(p, pass);
-    bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
+    bool everything = p->opt.mode & (SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT);
     while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt_at(pass, r.lowest).grad_k)
         r.lowest++;
     const int sizes[] = {r.microbatch_size, queries % r.microbatch_size, rest % r.microbatch_size};
@@ -396,7 +396,7 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
             sfp__vit_weights_add(&p->v->config, pass->grad_w, &p->lane[i].grad);
     }
     if (r.role)
-        sfp__vit_memo_charge(p, pass, r.role, r.role == SFP_MEMO_PROMPTED ? r.query_microbatches : r.microbatches,
+        sfp__vit_memo_charge(p, pass, r.role, r.role == SFP__MEMO_PROMPTED ? r.query_microbatches : r.microbatches,
                              r.microbatches);
     return SFP_OK;
 }

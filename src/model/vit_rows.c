@@ -15,8 +15,8 @@ sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err)
     int side = sfp__row_side((size_t)dim * sizeof(float));
     const sfp__vit_config c = {
         .rows = true, .img_size = side, .patch_size = side, .channels = 3, .dim = dim, .depth = 1, .heads = 1, .std = {1, 1, 1}};
-    if (dim < 1 || dim > SFP_ROW_MAX)
-        return sfp__fail(err, SFP_ESHAPE, "features have %d values, expected 1 to %d", dim, SFP_ROW_MAX);
+    if (dim < 1 || dim > SFP__ROW_MAX)
+        return sfp__fail(err, SFP_ESHAPE, "features have %d values, expected 1 to %d", dim, SFP__ROW_MAX);
     TRY(sfp__vit_new(&c, &v, err));
     (void)snprintf(v->recognised, sizeof v->recognised, "no network: features of %d values", dim);
     *out = TAKE(v);
@@ -31,7 +31,7 @@ static size_t bytes_of(const sfp__vit_plan *p)
 sfp_status sfp__vit_rows_plan(sfp__vit_plan *p, sfp_error *err)
 {
     const sfp__want list[] = {{&p->row_bytes, (size_t)sfp__thread_pool_size(p->pool), bytes_of(p)}};
-    return sfp__block(&p->arrays, SFP_LIST(list), err);
+    return sfp__block(&p->arrays, SFP__LIST(list), err);
 }
 
 typedef struct rows_ctx {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
+enum { MAX_TENSORS = 16 + 12 * SFP__VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
 
 typedef struct saving {
     sfp__tensor tensors[MAX_TENSORS]; /* data always points to floats; dtype is that of the file */
@@ -66,12 +66,12 @@ void sfp__vit_put_config(const sfp__vit_config *c, sfp__text *t)
 static sfp_status put_numbers(saving *s, const sfp__tensor *t, sfp__writer *w, sfp_error *err)
 {
     const float *x = t->data;
-    if (s->dtype == SFP_DTYPE_F32)
+    if (s->dtype == SFP__DTYPE_F32)
         return sfp__writer_put(w, x, t->bytes, err);
     for (size_t at = 0; at < t->count; at += CHUNK) {
         size_t n = t->count - at < CHUNK ? t->count - at : CHUNK;
         for (size_t i = 0; i < n; i++) {
-            bool f16 = s->dtype == SFP_DTYPE_F16;
+            bool f16 = s->dtype == SFP__DTYPE_F16;
             s->half[i] = f16 ? sfp__f32_to_f16(x[at + i]) : sfp__f32_to_bf16(x[at + i]);
             if (!isfinite(f16 ? sfp__f16_to_f32(s->half[i]) : sfp__bf16_to_f32(s->half[i])))
                 return sfp__fail(err, SFP_ELIMIT, "%s: element %zu of tensor '%s' is %g, which does not fit %s", w->path, at + i,
@@ -85,7 +85,7 @@ static sfp_status put_numbers(saving *s, const sfp__tensor *t, sfp__writer *w, s
 sfp_status sfp__vit_save(const sfp__vit_config *c, const sfp__vit_weights *weights, sfp__dtype dtype, const sfp__meta *meta,
                          size_t meta_count, const char *path, sfp_error *err)
 {
-    if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
+    if (dtype != SFP__DTYPE_F32 && dtype != SFP__DTYPE_F16 && dtype != SFP__DTYPE_BF16)
         return sfp__fail(err, SFP_EINVAL, "%s: weight type is %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
     OWNED_BY(sfp__text_done) sfp__text config = {0}, header = {0};
     OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
@@ -103,7 +103,7 @@ sfp_status sfp__vit_save(const sfp__vit_config *c, const sfp__vit_weights *weigh
         return sfp__fail_nomem(err);
     if (meta_count)
         memcpy(all, meta, meta_count * sizeof *all);
-    all[meta_count] = (sfp__meta){SFP_CONFIG_META, config.s};
+    all[meta_count] = (sfp__meta){SFP__CONFIG_META, config.s};
     TRY(sfp__safetensors_header(path, s->tensors, s->count, all, meta_count + 1, &header, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(sfp__writer_put(&w, header.s, header.length, err));

@@ -25,7 +25,7 @@ static sfp_status place_weight(void *ctx, const sfp__vit_weight *w, sfp_error *e
 
 size_t sfp__vit_flat_count(const sfp__vit_config *c)
 {
-    sfp__vit_block_weights blocks[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_block_weights blocks[SFP__VIT_MAX_DEPTH] = {0};
     sfp__vit_weights none = {.blocks = blocks};
     placement p = {0};
     (void)sfp__vit_each_weight(c, &none, place_weight, &p, NULL);

@@ -39,7 +39,7 @@ static void load_one(void *ctx, int piece, int worker)
     sfp_record record;
     sfp_status s = sfp__source_record(l->source, source_index(l, i), &record, &err);
     if (!s)
-        s = sfp__raw_image_read_fit(l->source, source_index(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, &err);
+        s = sfp__raw_image_read_fit(l->source, source_index(l, i), p->size, SFP__RESIZE_SQUASH, p->rgb + (size_t)i * bytes, &err);
     p->label[i] = s ? -1 : record.label;
     l->broken[i] = s != SFP_OK;
     if (!s)
@@ -211,5 +211,5 @@ void sfp__image_set_done(sfp__image_set *p)
 
 uint64_t sfp__image_set_hash(const sfp__image_set *p)
 {
-    return sfp__hash(SFP_HASH_START, p->rgb, (size_t)p->count * 3 * (size_t)p->size * (size_t)p->size);
+    return sfp__hash(SFP__HASH_START, p->rgb, (size_t)p->count * 3 * (size_t)p->size * (size_t)p->size);
 }

@@ -11,7 +11,7 @@
 
 typedef struct lane {
     float *grad; /* (count) gradients of the parameters */
-    double sum[SFP_TERMS];
+    double sum[SFP__TERMS];
     float *cls;    /* (n, D) class tokens */
     float *dcls;   /* (n, D) */
     float *patch;  /* (n*L, D) patch tokens */
@@ -47,7 +47,7 @@ struct sfp__loss {
 
 const char *sfp__pretrain_term_name(int term)
 {
-    static const char *const names[SFP_TERMS] = {"label", "class", "patch", "logits"};
+    static const char *const names[SFP__TERMS] = {"label", "class", "patch", "logits"};
     return names[term];
 }
 
@@ -73,7 +73,7 @@ static sfp_status lane_init(const sfp__loss *l, size_t n, lane *a, sfp_error *er
     sfp__want list[ARRAYS];
     for (size_t i = 0; i < ARRAYS; i++)
         list[i] = (sfp__want){to[i], count[i], sizeof(float)};
-    TRY(sfp__block(&a->block, SFP_LIST(list), err));
+    TRY(sfp__block(&a->block, SFP__LIST(list), err));
     for (size_t i = 0; i < ARRAYS; i++)
         memset(*to[i], 0, count[i] * sizeof(float));
     return SFP_OK;
@@ -89,20 +89,20 @@ sfp_status sfp__loss_create(const sfp__loss_options *o, const sfp__vit_config *s
     l->Dt = teacher ? teacher->dim : 0;
     double *w = l->opt.weight;
     if (!teacher)
-        w[SFP_TERM_CLASS] = w[SFP_TERM_PATCH] = 0;
+        w[SFP__TERM_CLASS] = w[SFP__TERM_PATCH] = 0;
     if (!teacher || !teacher->classes)
-        w[SFP_TERM_LOGITS] = 0;
+        w[SFP__TERM_LOGITS] = 0;
     if (images->classes < 2)
-        w[SFP_TERM_LABEL] = 0;
-    if (w[SFP_TERM_LABEL] > 0)
+        w[SFP__TERM_LABEL] = 0;
+    if (w[SFP__TERM_LABEL] > 0)
         l->label = add_layer(l, images->classes);
-    if (teacher && w[SFP_TERM_LOGITS] > 0)
+    if (teacher && w[SFP__TERM_LOGITS] > 0)
         l->logits = add_layer(l, teacher->classes);
-    if (w[SFP_TERM_CLASS] > 0 && l->Dt != l->D)
+    if (w[SFP__TERM_CLASS] > 0 && l->Dt != l->D)
         l->to_class = add_layer(l, l->Dt);
-    if (w[SFP_TERM_PATCH] > 0)
+    if (w[SFP__TERM_PATCH] > 0)
         l->to_patch = add_layer(l, l->Dt);
-    if (!(w[SFP_TERM_LABEL] + w[SFP_TERM_CLASS] + w[SFP_TERM_PATCH] + w[SFP_TERM_LOGITS] > 0))
+    if (!(w[SFP__TERM_LABEL] + w[SFP__TERM_CLASS] + w[SFP__TERM_PATCH] + w[SFP__TERM_LOGITS] > 0))
         return sfp__fail(err, SFP_EINVAL, "the loss has no term: expected labels or a teacher, and a weight of the loss above 0");
     TRY(sfp__alloc(&l->lane, (size_t)lanes, sizeof *l->lane, err));
     l->lanes = lanes;
@@ -132,7 +132,7 @@ void sfp__loss_init(const sfp__loss *l, uint64_t seed, float *params)
     const layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
     memset(params, 0, l->count * sizeof *params);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        sfp__rng r = sfp__draw(seed, SFP_DRAW_WEIGHTS, i, 0);
+        sfp__rng r = sfp__draw(seed, SFP__DRAW_WEIGHTS, i, 0);
         double edge = sqrt(6.0 / (l->D + layers[i]->out));
         for (size_t k = 0; k < (size_t)layers[i]->out * (size_t)l->D; k++)
             params[layers[i]->w + k] = (float)(edge * (2 * sfp__rng_double(&r) - 1));
@@ -154,7 +154,7 @@ static bool is_used(const sfp__loss *l, int term)
 
 bool sfp__loss_all_tokens(const sfp__loss *l)
 {
-    return is_used(l, SFP_TERM_PATCH);
+    return is_used(l, SFP__TERM_PATCH);
 }
 
 const float *sfp__loss_label_head(const sfp__loss *l, const float *params, const float **bias)
@@ -232,7 +232,7 @@ static void label_term(const sfp__loss *l, lane *a, int first, int n)
         memset(t, 0, (size_t)C * sizeof *t);
         double mass = add_label(l, m->image[first + i], (double)m->share, t) +
                       add_label(l, m->image[l->b - 1 - first - i], 1 - (double)m->share, t);
-        a->sum[SFP_TERM_LABEL] += cross_entropy(C, z, t, mass, 1, l->opt.weight[SFP_TERM_LABEL] / l->b);
+        a->sum[SFP__TERM_LABEL] += cross_entropy(C, z, t, mass, 1, l->opt.weight[SFP__TERM_LABEL] / l->b);
     }
     layer_bwd(l, a, &l->label, n, a->cls, a->logits, 1.0f, a->dcls);
 }
@@ -268,8 +268,8 @@ static void logits_term(const sfp__loss *l, lane *a, int first, int n)
         (void)softmax(C, t, temperature, &top);
         for (int k = 0; k < C; k++)
             entropy -= t[k] > 0 ? (double)t[k] * log((double)t[k]) : 0;
-        double value = cross_entropy(C, z, t, 1, temperature, temperature * l->opt.weight[SFP_TERM_LOGITS] / l->b) - entropy;
-        a->sum[SFP_TERM_LOGITS] += temperature * temperature * value;
+        double value = cross_entropy(C, z, t, 1, temperature, temperature * l->opt.weight[SFP__TERM_LOGITS] / l->b) - entropy;
+        a->sum[SFP__TERM_LOGITS] += temperature * temperature * value;
     }
     layer_bwd(l, a, &l->logits, n, a->cls, a->logits, 1.0f, a->dcls);
 }
@@ -300,14 +300,14 @@ static double cosine_distance(int n, float *x, const float *t, double scale)
 static void class_term(const sfp__loss *l, lane *a, int n)
 {
     int D = l->D, Dt = l->Dt;
-    double scale = l->opt.weight[SFP_TERM_CLASS] / l->b;
+    double scale = l->opt.weight[SFP__TERM_CLASS] / l->b;
     float *pred = a->pred;
     if (l->to_class.out)
         layer_fwd(l, &l->to_class, n, a->cls, pred);
     else
         memcpy(pred, a->cls, (size_t)n * (size_t)D * sizeof *pred);
     for (int i = 0; i < n; i++)
-        a->sum[SFP_TERM_CLASS] +=
+        a->sum[SFP__TERM_CLASS] +=
             cosine_distance(Dt, pred + (size_t)i * (size_t)Dt, a->target + (size_t)i * (size_t)l->T * (size_t)Dt, scale);
     if (l->to_class.out)
         layer_bwd(l, a, &l->to_class, n, a->cls, pred, 1.0f, a->dcls);
@@ -320,11 +320,11 @@ static void class_term(const sfp__loss *l, lane *a, int n)
 static void patch_term(const sfp__loss *l, lane *a, int n, float *grad)
 {
     size_t Dt = (size_t)l->Dt, L = (size_t)l->L, D = (size_t)l->D;
-    float scale = (float)(l->opt.weight[SFP_TERM_PATCH] / (l->b * (double)(L * Dt)));
+    float scale = (float)(l->opt.weight[SFP__TERM_PATCH] / (l->b * (double)(L * Dt)));
     layer_fwd(l, &l->to_patch, n * l->L, a->patch, a->pred);
     for (size_t i = 0; i < (size_t)n; i++)
         for (size_t t = 0; t < L; t++)
-            a->sum[SFP_TERM_PATCH] +=
+            a->sum[SFP__TERM_PATCH] +=
                 smooth_l1(Dt, a->pred + (i * L + t) * Dt, a->target + (i * (1 + L) + 1 + t) * Dt, scale) / (double)(L * Dt);
     layer_bwd(l, a, &l->to_patch, n * l->L, a->patch, a->pred, 0.0f, a->dpatch);
     for (size_t i = 0; i < (size_t)n; i++)
@@ -369,23 +369,23 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
         memcpy(a->cls + i * D, tokens + i * T * D, D * sizeof *tokens);
         memcpy(a->patch + i * (T - 1) * D, tokens + (i * T + 1) * D, (T - 1) * D * sizeof *tokens);
     }
-    if (is_used(l, SFP_TERM_LABEL))
+    if (is_used(l, SFP__TERM_LABEL))
         label_term(l, a, first, n);
-    if (is_used(l, SFP_TERM_LOGITS))
+    if (is_used(l, SFP__TERM_LOGITS))
         logits_term(l, a, first, n);
-    if (is_used(l, SFP_TERM_CLASS) || is_used(l, SFP_TERM_PATCH))
+    if (is_used(l, SFP__TERM_CLASS) || is_used(l, SFP__TERM_PATCH))
         make_targets(l, a, first, n);
-    if (is_used(l, SFP_TERM_CLASS))
+    if (is_used(l, SFP__TERM_CLASS))
         class_term(l, a, n);
-    if (is_used(l, SFP_TERM_PATCH))
+    if (is_used(l, SFP__TERM_PATCH))
         patch_term(l, a, n, grad);
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(grad + i * T * D, a->dcls + i * D, D * sizeof *grad);
 }
 
-void sfp__loss_end(const sfp__loss *l, double value[SFP_TERMS], float *grad)
+void sfp__loss_end(const sfp__loss *l, double value[SFP__TERMS], float *grad)
 {
-    for (int t = 0; t < SFP_TERMS; t++) {
+    for (int t = 0; t < SFP__TERMS; t++) {
         value[t] = is_used(l, t) ? 0 : NAN;
         for (int i = 0; i < l->lanes; i++)
             value[t] += l->lane[i].sum[t] / l->b;

@@ -45,7 +45,7 @@ static const number numbers[] = {{"epoch", offsetof(sfp__log_point, epoch)},
                                  {"ncm", offsetof(sfp__log_point, ncm)},
                                  {"knn", offsetof(sfp__log_point, knn)}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
-_Static_assert(SFP_TERMS == 4, "the terms of the loss in the table of numbers");
+_Static_assert(SFP__TERMS == 4, "the terms of the loss in the table of numbers");
 
 static const char *key_of(const number *n)
 {
@@ -84,7 +84,7 @@ static sfp_status read_point(const char *path, const char *line, size_t n, sfp__
     if (sfp__json_parse(path, line, n, &o, NULL) == SFP_ENOMEM)
         return sfp__fail_nomem(err);
     const sfp__json_value *step = sfp__json_get(o, "step");
-    *valid = sfp__json_is(step, SFP_JSON_INTEGER);
+    *valid = sfp__json_is(step, SFP__JSON_INTEGER);
     if (!*valid)
         return SFP_OK;
     *out = (sfp__log_point){.step = (uint64_t)sfp__json_integer(step)};
@@ -182,23 +182,23 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
     static const struct {
         const char *title;
         bool fraction;
-        number of[SFP_PLOT_SERIES];
+        number of[SFP__PLOT_SERIES];
     } plots[] = {
         {"probe accuracy on test images", true, {{"ncm", offsetof(sfp__log_point, ncm)}, {"knn", offsetof(sfp__log_point, knn)}}},
-        {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP_TERM_LOGITS)}, {"label", LOSS(SFP_TERM_LABEL)}}},
-        {"loss, tokens", false, {{"class", LOSS(SFP_TERM_CLASS)}, {"patch", LOSS(SFP_TERM_PATCH)}}},
+        {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP__TERM_LOGITS)}, {"label", LOSS(SFP__TERM_LABEL)}}},
+        {"loss, tokens", false, {{"class", LOSS(SFP__TERM_CLASS)}, {"patch", LOSS(SFP__TERM_PATCH)}}},
         {"learning rate", false, {{"lr", offsetof(sfp__log_point, lr)}}},
         {"images per second", false, {{"img/s", offsetof(sfp__log_point, images_per_second)}}},
     };
     static const char *const ids[] = {"p1", "p2", "p3", "p4", "p5"}, *const colors[] = {"--blue", "--red"};
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     OWNED void *block = NULL;
-    double *x[SFP_PLOT_SERIES], *y[SFP_PLOT_SERIES];
+    double *x[SFP__PLOT_SERIES], *y[SFP__PLOT_SERIES];
     const sfp__want list[] = {{&x[0], log->count, sizeof(double)},
                               {&y[0], log->count, sizeof(double)},
                               {&x[1], log->count, sizeof(double)},
                               {&y[1], log->count, sizeof(double)}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     sfp__page_begin(&t, "streamfp pretrain", NULL);
     sfp__text_put(&t, "<h1>Pretraining</h1>\n");
     if (log->count) {
@@ -216,7 +216,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
                        .buckets = 300,
                        .unit = "",
                        .line = NAN};
-        for (; p.count < SFP_PLOT_SERIES && plots[i].of[p.count].key; p.count++) {
+        for (; p.count < SFP__PLOT_SERIES && plots[i].of[p.count].key; p.count++) {
             p.series[p.count] = series_of(log, plots[i].of[p.count].offset, x[p.count], y[p.count]);
             p.series[p.count].color = colors[p.count];
             p.series[p.count].name = plots[i].of[p.count].key;
@@ -272,7 +272,7 @@ static void put_training(sfp__text *t, const sfp__pretrain_options *o, const sfp
     sfp__text_printf(t, ",\n    \"finished\": %s, \"parameters\": %zu", r->finished ? "true" : "false", r->parameters);
     put_number(t, "ncm", r->ncm);
     put_number(t, "knn", r->knn);
-    for (int i = 0; i < SFP_TERMS; i++) {
+    for (int i = 0; i < SFP__TERMS; i++) {
         char key[32];
         (void)snprintf(key, sizeof key, "loss_%s", sfp__pretrain_term_name(i));
         put_number(t, key, r->loss[i]);
@@ -322,14 +322,14 @@ static bool is_finished(const char *out)
     OWNED sfp__json_value *root = NULL;
     const sfp__json_value *p = read_pretraining(out, &root);
     const sfp__json_value *steps = sfp__json_get(p, "steps");
-    return sfp__json_is(sfp__json_get(p, "finished"), SFP_JSON_TRUE) && sfp__json_is(steps, SFP_JSON_INTEGER) &&
+    return sfp__json_is(sfp__json_get(p, "finished"), SFP__JSON_TRUE) && sfp__json_is(steps, SFP__JSON_INTEGER) &&
            sfp__json_integer(steps) == checkpoint_step(out);
 }
 
 static sfp_status has_checkpoint(const char *out, bool *has, sfp_error *err)
 {
     static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CHECKPOINT_OLD};
-    return sfp__directory_has_any(out, SFP_LIST(names), has, err);
+    return sfp__directory_has_any(out, SFP__LIST(names), has, err);
 }
 
 /* Removes the temporary files of a process that was killed. */
@@ -338,7 +338,7 @@ static sfp_status remove_unfinished(const char *out, sfp_error *err)
     static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT ".tmp.#", SFP__PRETRAIN_CHECKPOINT_OLD ".tmp",
                                         SFP__PRETRAIN_CONFIG ".tmp.#",     SFP__PRETRAIN_LOG ".tmp.#",
                                         SFP__PRETRAIN_REPORT ".tmp.#",     SFP__PRETRAIN_MODEL ".tmp.#"};
-    return sfp__directory_remove_files(out, SFP_LIST(names), 0, NULL, err);
+    return sfp__directory_remove_files(out, SFP__LIST(names), 0, NULL, err);
 }
 
 /* Refuses a directory in which files would be replaced that are not of pretraining, such as a model with its config.json. A run that was
@@ -353,7 +353,7 @@ static sfp_status check_owner(const char *out, sfp_error *err)
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_LOG, out);
     if (p || sfp__line_log_check(path, "step", &unused) == SFP_OK)
         return SFP_OK;
-    TRY(sfp__directory_find(out, SFP_LIST(names), found, sizeof found, err));
+    TRY(sfp__directory_find(out, SFP__LIST(names), found, sizeof found, err));
     return *found ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out",
                               out, found)
                   : SFP_OK;

@@ -106,7 +106,7 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 static uint64_t key_of(const training *t)
 {
     uint64_t h = sfp__hash(sfp__image_set_hash(&t->images), &t->o->plan.seed, sizeof t->o->plan.seed);
-    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
+    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP__PRETRAIN_ROWS; row++)
         if (sfp__pretrain_affects_steps(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
     h = sfp__hash(h, t->images.label, (size_t)t->images.count * sizeof *t->images.label);
@@ -144,7 +144,7 @@ static sfp_status create_student(training *t, sfp_error *err)
                          .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = MICROBATCH_SIZE};
+    sfp__vit_plan_options po = {.mode = SFP__VIT_GRAD_WEIGHTS, .microbatch_size = MICROBATCH_SIZE};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
     TRY(sfp__loss_create(&o->loss, &c, &t->images, t->has_teacher ? &t->teacher : NULL, sfp__thread_pool_size(t->pool),
                          MICROBATCH_SIZE, &t->loss, err));
@@ -237,7 +237,7 @@ static sfp_status train_step(training *t, sfp_error *err)
     sfp__pretrain_state *st = &t->state;
     const sfp__pretrain_options *o = t->o;
     const sfp__view_batch *batch = NULL;
-    double value[SFP_TERMS], begin = sfp__monotonic_seconds();
+    double value[SFP__TERMS], begin = sfp__monotonic_seconds();
     TRY(sfp__view_loader_take(t->loader, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->plan.batch, st->adam.x + st->vit_count);
@@ -260,7 +260,7 @@ static sfp_status train_step(training *t, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; use a smaller --lr",
                          (unsigned long long)st->step);
     TRY(sfp__vit_set_weights(t->student, &st->weights, err));
-    for (int i = 0; i < SFP_TERMS; i++)
+    for (int i = 0; i < SFP__TERMS; i++)
         t->state.interval.sum[i] += value[i];
     double took = sfp__monotonic_seconds() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
@@ -280,9 +280,9 @@ static double images_per_second(const training *t)
 }
 
 /* Means since the last point of the log; NAN: no step since then. */
-static void mean_losses(const training *t, double loss[SFP_TERMS])
+static void mean_losses(const training *t, double loss[SFP__TERMS])
 {
-    for (int i = 0; i < SFP_TERMS; i++)
+    for (int i = 0; i < SFP__TERMS; i++)
         loss[i] = t->state.interval.steps ? t->state.interval.sum[i] / (double)t->state.interval.steps : NAN;
 }
 
@@ -393,7 +393,8 @@ static sfp_status write_model(training *t, sfp__vit_config *c, sfp_error *err)
         w.head_w = hw.out;
         w.head_b = hb.out;
     }
-    return sfp__vit_save(c, &w, t->o->output.half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL), err);
+    return sfp__vit_save(c, &w, t->o->output.half ? SFP__DTYPE_F16 : SFP__DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL),
+                         err);
 }
 
 static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
@@ -405,7 +406,7 @@ static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
                                 .epochs = (double)t->state.step / (double)t->epoch_steps,
                                 .parameters = sfp__vit_parameters(t->student)};
     r->images_per_second = (double)t->state.step * t->o->plan.batch / t->state.seconds;
-    for (int i = 0; i < SFP_TERMS; i++)
+    for (int i = 0; i < SFP__TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
     TRY(run_probe(t, err));
     if (t->state.interval.steps) {

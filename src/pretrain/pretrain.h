@@ -17,11 +17,17 @@
 #include <stdint.h>
 
 /* The terms of the loss. */
-typedef enum sfp__pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp__pretrain_term;
+typedef enum sfp__pretrain_term {
+    SFP__TERM_LABEL,
+    SFP__TERM_CLASS,
+    SFP__TERM_PATCH,
+    SFP__TERM_LOGITS,
+    SFP__TERMS
+} sfp__pretrain_term;
 const char *sfp__pretrain_term_name(int term);
 
 typedef struct sfp__loss_options {
-    double weight[SFP_TERMS], smoothing, temperature;
+    double weight[SFP__TERMS], smoothing, temperature;
 } sfp__loss_options;
 
 typedef struct sfp__pretrain_options {
@@ -73,8 +79,8 @@ typedef struct sfp__pretrain_progress {
     double seconds;        /* of this call in the phase */
     double epoch;
     double images_per_second;
-    double loss[SFP_TERMS]; /* NAN: the term is not used */
-    double ncm, knn;        /* the last probe; NAN: none yet */
+    double loss[SFP__TERMS]; /* NAN: the term is not used */
+    double ncm, knn;         /* the last probe; NAN: none yet */
 } sfp__pretrain_progress;
 
 typedef struct sfp__pretrain_hooks {
@@ -110,7 +116,7 @@ typedef struct sfp__pretrain_result {
     bool finished;
     uint64_t steps, images;
     double seconds, images_per_second, epochs;
-    double loss[SFP_TERMS];
+    double loss[SFP__TERMS];
     double ncm, knn; /* probe of the written model; NAN: no labels */
     size_t parameters;
 } sfp__pretrain_result;
@@ -123,8 +129,8 @@ sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool,
  * The option table of `streamfp pretrain`, the options that a checkpoint records, and the comparison of both when a run
  * resumes. */
 
-enum { SFP_PRETRAIN_ROWS = 41 };
-extern const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
+enum { SFP__PRETRAIN_ROWS = 41 };
+extern const sfp__opt sfp__pretrain_rows[SFP__PRETRAIN_ROWS];
 
 /* Sets the options from the values of the table, except output.command. SFP_EINVAL: the error names the option. */
 sfp_status sfp__pretrain_read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err);
@@ -132,7 +138,7 @@ sfp_status sfp__pretrain_read_options(const sfp__args *a, sfp__pretrain_options 
 /* true: a numeric option (other than the seed) that affects the steps. A run can resume only with the same value. */
 bool sfp__pretrain_affects_steps(const sfp__opt *row);
 
-enum { SFP_PRETRAIN_SAVED_OPTIONS_MAX = SFP_PRETRAIN_ROWS };
+enum { SFP__PRETRAIN_SAVED_OPTIONS_MAX = SFP__PRETRAIN_ROWS };
 
 typedef struct sfp__saved_option {
     char key[32];     /* "option.NAME" */

@@ -31,7 +31,7 @@ sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_con
     const sfp__want list[] = {{&a->x, a->count, sizeof(float)},   {&a->g, a->count, sizeof(float)},
                               {&a->m, a->count, sizeof(float)},   {&a->v, a->count, sizeof(float)},
                               {&a->ema, a->count, sizeof(float)}, {&s.decays, a->count, 1}};
-    TRY(sfp__block(&s.block, SFP_LIST(list), err));
+    TRY(sfp__block(&s.block, SFP__LIST(list), err));
     for (size_t i = 0; i < 5; i++)
         memset(*(float **)list[i].to, 0, a->count * sizeof(float));
     memset(s.decays, 0, a->count);
@@ -56,7 +56,7 @@ void sfp__pretrain_state_done(sfp__pretrain_state *s)
 static sfp__tensor flat_tensor(const char *name, size_t count, const float *data)
 {
     return (sfp__tensor){.name = name,
-                         .dtype = SFP_DTYPE_F32,
+                         .dtype = SFP__DTYPE_F32,
                          .ndim = 1,
                          .shape = {(int64_t)count},
                          .count = count,
@@ -71,7 +71,7 @@ static void put_interval(const sfp__log_interval *i, char *to, size_t size)
     (void)snprintf(to, size, "%" PRIu64 " %a %a %a %a %a %a %a", i->steps, i->seconds, i->lr, i->grad_norm, i->sum[0], i->sum[1],
                    i->sum[2], i->sum[3]);
 }
-_Static_assert(SFP_TERMS == 4, "the sums of an interval");
+_Static_assert(SFP__TERMS == 4, "the sums of an interval");
 
 /* Reads an interval; one that is missing, as in checkpoints before 0.6, or damaged, is empty. */
 static sfp__log_interval read_interval(const char *text)
@@ -93,16 +93,16 @@ sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pre
     const sfp__adamw *a = &s->adam;
     const sfp__tensor tensors[] = {flat_tensor("weights", a->count, a->x), flat_tensor("moment1", a->count, a->m),
                                    flat_tensor("moment2", a->count, a->v), flat_tensor("average", a->count, a->ema)};
-    sfp__saved_option saved[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
-    char step[24], seconds[40], interval[240], key[24], sum[SFP_CHECKSUM_MAX];
+    sfp__saved_option saved[SFP__PRETRAIN_SAVED_OPTIONS_MAX];
+    char step[24], seconds[40], interval[240], key[24], sum[SFP__CHECKSUM_MAX];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
     put_interval(&s->interval, interval, sizeof interval);
     (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
     sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
-    sfp__meta meta[OWN_KEYS + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
-        {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds},
-        {"interval", interval},      {"key", key},   {SFP_CHECKSUM_KEY, sum}};
+    sfp__meta meta[OWN_KEYS + SFP__PRETRAIN_SAVED_OPTIONS_MAX] = {
+        {"kind", SFP__PRETRAIN_KIND}, {"step", step}, {"seconds", seconds},
+        {"interval", interval},       {"key", key},   {SFP__CHECKSUM_KEY, sum}};
     size_t n = sfp__pretrain_saved_options(o, saved);
     for (size_t i = 0; i < n; i++)
         meta[OWN_KEYS + i] = (sfp__meta){saved[i].key, saved[i].text ? saved[i].text : saved[i].number};
@@ -127,7 +127,7 @@ static sfp_status read_blocks(const sfp__tensor_file *f, sfp__pretrain_state *s,
     const int64_t shape[] = {(int64_t)s->adam.count};
     const char *path = f->path, *sum;
     const sfp__tensor *t[BLOCKS] = {0};
-    TRY(need_meta(f, SFP_CHECKSUM_KEY, &sum, err));
+    TRY(need_meta(f, SFP__CHECKSUM_KEY, &sum, err));
     for (int i = 0; i < BLOCKS; i++) { /* checks all tensors before the state is changed */
         TRY(sfp__tensor_file_need(f, list[i].name, &t[i], err));
         TRY(sfp__tensor_expect(path, t[i], shape, 1, err));

@@ -70,7 +70,7 @@ typedef struct sfp__view {
 
 /* Random sequences of one seed. They are different for different (purpose, a, b) with a < 2^34 and b < 2^22. A run of more than
  * 4 million steps (b) may use a sequence twice, which is harmless. */
-enum { SFP_DRAW_VIEW = 1, SFP_DRAW_ORDER, SFP_DRAW_COLOUR, SFP_DRAW_MIX, SFP_DRAW_WEIGHTS };
+enum { SFP__DRAW_VIEW = 1, SFP__DRAW_ORDER, SFP__DRAW_COLOUR, SFP__DRAW_MIX, SFP__DRAW_WEIGHTS };
 sfp__rng sfp__draw(uint64_t seed, int purpose, uint64_t a, uint64_t b);
 
 /* Draws a view of an image of size x size: min_area .. 1 of its area, with an aspect ratio of 3:4 to 4:3. */
@@ -191,7 +191,7 @@ void sfp__loss_begin(sfp__loss *l, const sfp__view_batch *batch, int b, const fl
 /* The token head of the pass. */
 void sfp__loss_tokens(void *loss, int lane, int first, int n, const float *tokens, float *grad);
 /* Call after the pass: writes the values of the terms and the gradients of the parameters. */
-void sfp__loss_end(const sfp__loss *l, double value[SFP_TERMS], float *grad);
+void sfp__loss_end(const sfp__loss *l, double value[SFP__TERMS], float *grad);
 
 /* ----------------------------------------------------------------------- probe
  *
@@ -223,8 +223,8 @@ sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_
 typedef struct sfp__log_point {
     uint64_t step;
     double epoch, seconds, lr, grad_norm, images_per_second;
-    double loss[SFP_TERMS]; /* means since the previous point; NAN: the term is not used */
-    double ncm, knn;        /* NAN: no probe at this point */
+    double loss[SFP__TERMS]; /* means since the previous point; NAN: the term is not used */
+    double ncm, knn;         /* NAN: no probe at this point */
 } sfp__log_point;
 
 typedef struct sfp__log {
@@ -278,12 +278,12 @@ typedef struct sfp__adamw_step {
 /* Performs one step. Returns the norm of the gradient before clipping; if it is not finite, nothing is changed. */
 double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp__adamw_step *s);
 
-#define SFP_PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of a checkpoint */
+#define SFP__PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of a checkpoint */
 
 /* Sums since the last point of the log, and numbers of the last step. */
 typedef struct sfp__log_interval {
     uint64_t steps;
-    double sum[SFP_TERMS], seconds, lr, grad_norm;
+    double sum[SFP__TERMS], seconds, lr, grad_norm;
 } sfp__log_interval;
 
 typedef struct sfp__pretrain_state {

@@ -109,7 +109,7 @@ static sfp_status nearest_neighbours(feature_set *train, feature_set *test, int 
     const sfp__want list[] = {{&similarity, (size_t)train->n, sizeof *similarity},
                               {&votes, (size_t)classes, sizeof *votes},
                               {&order, (size_t)train->n, sizeof *order}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     normalise_rows(train, D);
     normalise_rows(test, D);
     int correct = 0, token = sfp__gemm_enter();
@@ -139,7 +139,7 @@ sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_
     OWNED_BY(feature_set_done) feature_set b = {0};
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     int D = v->config.dim, classes = train->classes;
-    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options po = {.mode = SFP__VIT_FORWARD};
     TRY(sfp__vit_plan_create(v, pool, &po, &plan, err));
     TRY(compute_features(v, plan, pool, train, max_images, &a, err));
     TRY(compute_features(v, plan, pool, test, max_images, &b, err));

@@ -66,7 +66,7 @@ static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     size_t size = 0;
-    const uint8_t *builtin = strcmp(path, SFP_VIT_BUILTIN) == 0 ? sfp__vit_builtin_bytes(&size) : NULL;
+    const uint8_t *builtin = strcmp(path, SFP__VIT_BUILTIN) == 0 ? sfp__vit_builtin_bytes(&size) : NULL;
     if (builtin) {
         *h = sfp__hash(*h, builtin, size);
         return SFP_OK;
@@ -94,7 +94,7 @@ static sfp_status key_of(const sfp__pretrain_options *o, const sfp__image_set *p
                                 (uint64_t)p->size,
                                 (uint64_t)grid_of(o),
                                 o->plan.seed};
-    uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
+    uint64_t h = sfp__hash(SFP__HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &o->view.min_crop, sizeof o->view.min_crop);
     TRY(weights_hash(o->teacher.weights, &h, err));
     *out = h;
@@ -104,7 +104,7 @@ static sfp_status key_of(const sfp__pretrain_options *o, const sfp__image_set *p
 static uint64_t config_hash(const sfp__vit_config *c)
 {
     const int numbers[] = {c->heads, c->img_size, c->quick_gelu};
-    uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
+    uint64_t h = sfp__hash(SFP__HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &c->ln_eps, sizeof c->ln_eps);
     h = sfp__hash(h, c->mean, sizeof c->mean);
     return sfp__hash(h, c->std, sizeof c->std) | 1;
@@ -297,9 +297,9 @@ static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, 
     TRY(open_cache(cache, &h, &t->fd, hooks, err));
     if (h.done >= h.total)
         return SFP_OK;
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     average_weights(t->grid, m.grid, m.pool_w);
-    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
+    const sfp__vit_plan_options po = {.mode = SFP__VIT_FORWARD, .token_head = true};
     TRY(sfp__vit_plan_create(t->vit, pool, &po, &plan, err));
     return fill_cache(&m, &h, t->fd, plan, pool, hooks, err);
 }

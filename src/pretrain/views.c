@@ -30,7 +30,7 @@ static int clamp_side(double length, int size)
 
 sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double min_area)
 {
-    sfp__rng r = sfp__draw(seed, SFP_DRAW_VIEW, image, view);
+    sfp__rng r = sfp__draw(seed, SFP__DRAW_VIEW, image, view);
     double area = uniform(&r, min_area, 1), ratio = exp(uniform(&r, -log(4.0 / 3), log(4.0 / 3))), side = sqrt(area) * size;
     sfp__view v = {.width = clamp_side(side * sqrt(ratio), size), .height = clamp_side(side / sqrt(ratio), size)};
     v.left = (int)sfp__rng_below(&r, (uint32_t)(size - v.width + 1));
@@ -61,7 +61,7 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp__view *v, in
     const sfp__image whole = {.width = size, .height = size, .rgb = pixels.image};
     OWNED_BY(sfp__image_done) sfp__image part = {0}, fit = {0};
     TRY(sfp__image_crop(&whole, v->left, v->top, v->width, v->height, &part, err));
-    TRY(sfp__image_resize(&part, to, to, SFP_FILTER_BILINEAR, &fit, err));
+    TRY(sfp__image_resize(&part, to, to, SFP__FILTER_BILINEAR, &fit, err));
     memcpy(out, fit.rgb, 3 * (size_t)to * (size_t)to);
     if (v->flip)
         flip_rows(to, out);
@@ -166,7 +166,7 @@ static void order_epoch(sfp__view_loader *f, uint64_t epoch)
 {
     if (f->ordered && f->order_epoch == epoch)
         return;
-    sfp__rng r = sfp__draw(f->o->plan.seed, SFP_DRAW_ORDER, epoch, 0);
+    sfp__rng r = sfp__draw(f->o->plan.seed, SFP__DRAW_ORDER, epoch, 0);
     int64_t n = f->images->count;
     for (int64_t i = 0; i < n; i++)
         f->order[i] = i;
@@ -196,7 +196,7 @@ static float draw_share(const sfp__pretrain_options *o, uint64_t step)
 {
     if (!(o->view.mixup > 0))
         return 1;
-    sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
+    sfp__rng r = sfp__draw(o->plan.seed, SFP__DRAW_MIX, step, 0);
     double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), share = a + b > 0 ? a / (a + b) : 1;
     /* share and 1 - share give the same two mixtures for the pair (i, mate), so the larger one is used */
     return (float)fmax(share, 1 - share);
@@ -210,7 +210,7 @@ static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, fl
     int64_t image = f->order[at];
     uint64_t view = f->teacher ? (epoch + (uint64_t)image) % (uint64_t)f->teacher->views : epoch;
     sfp__view v = sfp__view_draw(o->plan.seed, (uint64_t)image, view, p->size, o->view.min_crop);
-    sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
+    sfp__rng r = sfp__draw(o->plan.seed, SFP__DRAW_COLOUR, (uint64_t)i, m->step);
     m->image[i] = image;
     m->view[i] = f->teacher ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
@@ -274,7 +274,7 @@ sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_
                                   {&m->entries, entries, sizeof *m->entries}};
         memcpy(list + 3 + 5 * i, slot, sizeof slot);
     }
-    TRY(sfp__block(&f->block, SFP_LIST(list), err));
+    TRY(sfp__block(&f->block, SFP__LIST(list), err));
     const sfp__prefetcher_options prefetcher = {
         .item_name = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make_batch, .ctx = f};
     TRY(sfp__prefetcher_create(&prefetcher, &f->prefetcher, err));

@@ -66,17 +66,17 @@ bool sfp__chart_find_range(const sfp__chart *c, sfp__chart_range *out)
 
 /* ---------------------------------------------------------------------- labels */
 
-static const char *format_y(const sfp__chart *c, double y, char buf[SFP_SHORT])
+static const char *format_y(const sfp__chart *c, double y, char buf[SFP__SHORT])
 {
     if (!c->fraction)
         return sfp__format_compact(y, buf);
-    (void)snprintf(buf, SFP_SHORT, "%.1f", 100 * y);
+    (void)snprintf(buf, SFP__SHORT, "%.1f", 100 * y);
     return buf;
 }
 
 void sfp__chart_put_value(const sfp__drawing *d, const sfp__chart *c, const sfp__chart_series *s, int i)
 {
-    char buf[SFP_SHORT];
+    char buf[SFP__SHORT];
     double half = sfp__chart_value(s->half, i);
     sfp__text_put(d->out, format_y(c, s->y[i], buf));
     if (isfinite(half))
@@ -85,7 +85,7 @@ void sfp__chart_put_value(const sfp__drawing *d, const sfp__chart *c, const sfp_
 
 void sfp__chart_tooltip(const sfp__drawing *d, const sfp__chart *c, const sfp__chart_series *s, int i, const char *place)
 {
-    char buf[SFP_SHORT];
+    char buf[SFP__SHORT];
     double paper = sfp__chart_value(s->paper, i);
     sfp__text_put(d->out, "<title>");
     if (s->name) {
@@ -122,10 +122,10 @@ typedef struct legend {
 /* Moves to the place of the next entry, in a new row if the entry would not fit. */
 static void place_entry(legend *l, int characters)
 {
-    int width = 20 + SFP_CHART_CHAR * characters;
+    int width = 20 + SFP__CHART_CHAR * characters;
     if (l->rows == 0 || l->x + width > l->right) {
         l->x = l->left;
-        l->y += l->rows ? SFP_CHART_LEGEND : 0;
+        l->y += l->rows ? SFP__CHART_LEGEND : 0;
         l->rows++;
     }
 }
@@ -137,7 +137,7 @@ static void end_entry(legend *l, const char *name, int characters)
         sfp__put_html_cut(l->d->out, name, characters);
         sfp__text_put(l->d->out, "</text>");
     }
-    l->x += 20 + SFP_CHART_CHAR * characters + 16;
+    l->x += 20 + SFP__CHART_CHAR * characters + 16;
 }
 
 enum { NAME_MAX_CHARS = 32 };
@@ -149,7 +149,7 @@ static void put_series_entry(legend *l, const char *name, int k)
     if (l->d) {
         sfp__text_printf(l->d->out, "<rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" rx=\"2\" style=\"fill:", l->x, l->y - 6);
         sfp__put_color(l->d, sfp__series_color(k));
-        sfp__text_printf(l->d->out, "%s\"/>", k >= SFP_CHART_SERIES / 2 ? ";fill-opacity:.5" : "");
+        sfp__text_printf(l->d->out, "%s\"/>", k >= SFP__CHART_SERIES / 2 ? ";fill-opacity:.5" : "");
     }
     end_entry(l, name, characters);
 }
@@ -208,11 +208,11 @@ static void add_column(const sfp__table *t, int k, double *values, sfp__chart *c
 bool sfp__chart_table(const sfp__table *t, const char *column_name, sfp__chart_form form, sfp__text *out)
 {
     size_t rows = (size_t)t->rows;
-    OWNED double *values = sfp__calloc(3 * SFP_CHART_SERIES * rows + 1, sizeof *values);
+    OWNED double *values = sfp__calloc(3 * SFP__CHART_SERIES * rows + 1, sizeof *values);
     sfp__chart c = {
         .title = t->title, .y_name = column_name, .categories = t->rows, .category = (const char *const *)t->row_name};
     out->failed = out->failed || !values;
-    for (int k = 0; values && k < t->columns && c.count < SFP_CHART_SERIES; k++)
+    for (int k = 0; values && k < t->columns && c.count < SFP__CHART_SERIES; k++)
         if (t->column_name[k] && strcmp(t->column_name[k], column_name) == 0)
             add_column(t, k, values + 3 * (size_t)c.count * rows, &c);
     return c.count > 0 && sfp__chart_bars(&c, form, out);

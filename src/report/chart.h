@@ -6,7 +6,7 @@
 
 #include "report/table.h"
 
-enum { SFP_CHART_SERIES = 16 };
+enum { SFP__CHART_SERIES = 16 };
 
 typedef struct sfp__chart_series {
     const char *name;    /* NULL: the chart has only one series */
@@ -24,11 +24,11 @@ typedef struct sfp__chart {
     bool fraction;               /* y is 0..1, shown in percent */
     int categories;              /* of a bar chart */
     const char *const *category; /* (categories) */
-    int count;                   /* 1..SFP_CHART_SERIES */
-    sfp__chart_series series[SFP_CHART_SERIES];
+    int count;                   /* 1..SFP__CHART_SERIES */
+    sfp__chart_series series[SFP__CHART_SERIES];
 } sfp__chart;
 
-typedef enum sfp__chart_form { SFP_CHART_INLINE, SFP_CHART_FILE } sfp__chart_form;
+typedef enum sfp__chart_form { SFP__CHART_INLINE, SFP__CHART_FILE } sfp__chart_form;
 
 /* Write a line chart or a bar chart. The name of a line is printed at its end. Bars are horizontal: names of categories may be
  * long. false: there is no value, and nothing is written. */
@@ -36,7 +36,7 @@ bool sfp__chart_lines(const sfp__chart *c, sfp__chart_form form, sfp__text *out)
 bool sfp__chart_bars(const sfp__chart *c, sfp__chart_form form, sfp__text *out);
 
 /* Writes the columns of a table that are named `column_name` as a bar chart: the rows are the categories, the groups are the
- * series. Columns after the first SFP_CHART_SERIES are omitted. */
+ * series. Columns after the first SFP__CHART_SERIES are omitted. */
 bool sfp__chart_table(const sfp__table *t, const char *column_name, sfp__chart_form form, sfp__text *out);
 
 #endif

@@ -39,7 +39,7 @@ static void put_bar(const bars *b, int k, int i, double y)
     sfp__text_printf(b->d.out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" style=\"fill:", fmin(zero, end), y,
                      fmax(fabs(end - zero), 1), b->thickness - 1);
     sfp__put_color(&b->d, sfp__series_color(k));
-    sfp__text_printf(b->d.out, "%s\"/>", k >= SFP_CHART_SERIES / 2 ? ";fill-opacity:.5" : "");
+    sfp__text_printf(b->d.out, "%s\"/>", k >= SFP__CHART_SERIES / 2 ? ";fill-opacity:.5" : "");
     double last = end;
     if (isfinite(half)) {
         put_whisker(b, s->y[i] - half, s->y[i] + half, middle - 0.5);
@@ -110,24 +110,24 @@ static int left_margin(const sfp__chart *c)
         max = lower > max ? lower : max;
         max = upper > max ? upper : max;
     }
-    return 16 + SFP_CHART_CHAR * (max < CATEGORY_CHARS ? max : CATEGORY_CHARS);
+    return 16 + SFP__CHART_CHAR * (max < CATEGORY_CHARS ? max : CATEGORY_CHARS);
 }
 
 bool sfp__chart_bars(const sfp__chart *c, sfp__chart_form form, sfp__text *out)
 {
-    bars b = {.d = {out, form == SFP_CHART_FILE}, .c = c, .thickness = c->count == 1 ? 16 : c->count <= 4 ? 13 : 10};
+    bars b = {.d = {out, form == SFP__CHART_FILE}, .c = c, .thickness = c->count == 1 ? 16 : c->count <= 4 ? 13 : 10};
     sfp__chart_range r;
     if (!sfp__chart_find_range(c, &r))
         return false;
     double low = fmin(0, r.low), high = fmax(r.high, 0), step = sfp__nice_step(high - low, 5);
-    int legend = sfp__chart_legend(NULL, c, c->count > 1, 12, SFP_CHART_WIDTH - 12, 0);
-    int title = c->title && b.d.file ? SFP_TITLE_HEIGHT : 0, block = c->count * b.thickness + BLOCK_GAP;
+    int legend = sfp__chart_legend(NULL, c, c->count > 1, 12, SFP__CHART_WIDTH - 12, 0);
+    int title = c->title && b.d.file ? SFP__TITLE_HEIGHT : 0, block = c->count * b.thickness + BLOCK_GAP;
     int gap = has_two_lines(c) && block < 2 * LINE_HEIGHT + BLOCK_GAP / 2 ? 2 * LINE_HEIGHT + BLOCK_GAP / 2 - block : 0;
     block += gap;
-    b.f = (sfp__frame){.width = SFP_CHART_WIDTH,
+    b.f = (sfp__frame){.width = SFP__CHART_WIDTH,
                        .left = left_margin(c),
                        .right = RIGHT,
-                       .top = title + 12 + legend * SFP_CHART_LEGEND,
+                       .top = title + 12 + legend * SFP__CHART_LEGEND,
                        .bottom = BOTTOM,
                        .x0 = floor(low / step + 1e-9) * step,
                        .x1 = ceil(high / step - 1e-9) * step,
@@ -136,7 +136,7 @@ bool sfp__chart_bars(const sfp__chart *c, sfp__chart_form form, sfp__text *out)
                        .grid_x = true};
     b.f.height = b.f.top + c->categories * block + BOTTOM;
     sfp__drawing_begin(&b.d, b.f.width, b.f.height, c->title, c->title ? c->title : c->y_name);
-    (void)sfp__chart_legend(&b.d, c, c->count > 1, 12, SFP_CHART_WIDTH - 12, title + 14);
+    (void)sfp__chart_legend(&b.d, c, c->count > 1, 12, SFP__CHART_WIDTH - 12, title + 14);
     sfp__put_x_axis(out, &b.f, c->y_name);
     for (int i = 0; i < c->categories; i++)
         put_category(&b, i, b.f.top + (BLOCK_GAP + gap) / 2.0 + i * block);

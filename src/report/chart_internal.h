@@ -6,9 +6,9 @@
 #include "report/drawing.h"
 
 enum {
-    SFP_CHART_WIDTH = 720,
-    SFP_CHART_CHAR = SFP_CHAR_WIDTH,
-    SFP_CHART_LEGEND = 20 /* height of a row of the legend */
+    SFP__CHART_WIDTH = 720,
+    SFP__CHART_CHAR = SFP__CHAR_WIDTH,
+    SFP__CHART_LEGEND = 20 /* height of a row of the legend */
 };
 
 /* Value i of an array that may be NULL; NAN: none. */

@@ -72,7 +72,7 @@ static void put_band(const lines *l, int k)
 /* Writes a disc, or a square for the second half of the series. */
 static void put_marker(const lines *l, int k, double x, double y)
 {
-    if (k < SFP_CHART_SERIES / 2)
+    if (k < SFP__CHART_SERIES / 2)
         sfp__text_printf(l->d.out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:", x, y);
     else
         sfp__text_printf(l->d.out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"6\" height=\"6\" style=\"fill:", x - 3, y - 3);
@@ -83,14 +83,14 @@ static void put_marker(const lines *l, int k, double x, double y)
 static void put_line(const lines *l, int k)
 {
     const sfp__chart_series *s = &l->c->series[k];
-    char place[SFP_SHORT];
+    char place[SFP__SHORT];
     sfp__text_put(l->d.out, "<path class=\"curve\" d=\"");
     for (int i = 0, n = 0; i < s->count; i++)
         if (sfp__chart_has_point(l->c, s, i))
             sfp__text_printf(l->d.out, "%s%.1f,%.1f", n++ ? "L" : "M", place_x(l, k, s->x[i]), place_y(l, s->y[i]));
     sfp__text_put(l->d.out, "\" style=\"stroke:");
     sfp__put_color(&l->d, sfp__series_color(k));
-    sfp__text_printf(l->d.out, "%s\"/>", k < SFP_CHART_SERIES / 2 ? "" : ";stroke-dasharray:6 4");
+    sfp__text_printf(l->d.out, "%s\"/>", k < SFP__CHART_SERIES / 2 ? "" : ";stroke-dasharray:6 4");
     for (int i = 0; i < s->count; i++) {
         if (!sfp__chart_has_point(l->c, s, i))
             continue;
@@ -111,7 +111,7 @@ typedef struct label {
     double x, from, y; /* the end of the curve, and the height of the label */
 } label;
 
-static int find_labels(const lines *l, label list[SFP_CHART_SERIES])
+static int find_labels(const lines *l, label list[SFP__CHART_SERIES])
 {
     int n = 0;
     for (int k = 0; k < l->c->count; k++) {
@@ -137,7 +137,7 @@ static void spread_labels(const lines *l, int n, label *list)
     struct {
         double middle; /* mean of the wanted heights */
         int first, count;
-    } block[SFP_CHART_SERIES];
+    } block[SFP__CHART_SERIES];
     int blocks = 0;
     for (int i = 0; i < n; i++) {
         block[blocks].middle = list[i].y;
@@ -163,7 +163,7 @@ static void spread_labels(const lines *l, int n, label *list)
 
 static void put_labels(const lines *l)
 {
-    label list[SFP_CHART_SERIES];
+    label list[SFP__CHART_SERIES];
     int n = find_labels(l, list);
     double x = l->f.width - l->f.right + 26;
     spread_labels(l, n, list);
@@ -186,7 +186,7 @@ static int right_margin(const sfp__chart *c)
         int width = c->series[k].name ? sfp__text_width(c->series[k].name) : -1;
         max = width > max ? width : max;
     }
-    return max < 0 ? 24 : 48 + SFP_CHART_CHAR * (max < LABEL_CHARS ? max : LABEL_CHARS);
+    return max < 0 ? 24 : 48 + SFP__CHART_CHAR * (max < LABEL_CHARS ? max : LABEL_CHARS);
 }
 
 /* Sets the range of x with some space on both sides, so that points and whiskers do not touch the edges. */
@@ -268,13 +268,13 @@ static void put_y_name(const lines *l, int y)
 
 bool sfp__chart_lines(const sfp__chart *c, sfp__chart_form form, sfp__text *out)
 {
-    lines l = {.d = {out, form == SFP_CHART_FILE}, .c = c};
-    int title = c->title && l.d.file ? SFP_TITLE_HEIGHT : 0, y_name = sfp__text_width(c->y_name);
-    int legend_left = 12 + SFP_CHART_CHAR * (y_name < 40 ? y_name : 40) + 24;
+    lines l = {.d = {out, form == SFP__CHART_FILE}, .c = c};
+    int title = c->title && l.d.file ? SFP__TITLE_HEIGHT : 0, y_name = sfp__text_width(c->y_name);
+    int legend_left = 12 + SFP__CHART_CHAR * (y_name < 40 ? y_name : 40) + 24;
     sfp__chart_range r;
     if (!sfp__chart_find_range(c, &r))
         return false;
-    l.f = (sfp__frame){.width = SFP_CHART_WIDTH,
+    l.f = (sfp__frame){.width = SFP__CHART_WIDTH,
                        .height = HEIGHT + title,
                        .left = LEFT,
                        .right = right_margin(c),
@@ -287,7 +287,7 @@ bool sfp__chart_lines(const sfp__chart *c, sfp__chart_form form, sfp__text *out)
     l.bottom = l.f.height - BOTTOM;
     sfp__drawing_begin(&l.d, l.f.width, l.f.height, c->title, c->title ? c->title : c->y_name);
     put_y_name(&l, title + 16);
-    (void)sfp__chart_legend(&l.d, c, false, legend_left, SFP_CHART_WIDTH, title + 12);
+    (void)sfp__chart_legend(&l.d, c, false, legend_left, SFP__CHART_WIDTH, title + 12);
     sfp__put_y_axis(out, &l.f, step);
     put_x_axis(&l);
     for (int k = 0; k < c->count && c->count <= BAND_SERIES; k++)

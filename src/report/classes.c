@@ -31,7 +31,7 @@ static bool has_test_samples(const sfp_result *r)
 
 static void put_cell(sfp__text *t, const sfp_result *r, int i, int k, double tested, double x, double y, double size)
 {
-    char name[SFP_SHORT];
+    char name[SFP__SHORT];
     uint64_t n = confusion_count(r, i, k);
     double share = (double)n / tested, shade = 0.07 + 0.93 * share;
     if (n == 0)
@@ -59,7 +59,7 @@ static void put_top_confusions(sfp__text *t, const sfp_result *r)
     int found = sfp__top_confusions(r->classes, r->confusion, TOP_CONFUSIONS, top);
     if (!found)
         return;
-    char name[SFP_SHORT], share[SFP_SHORT];
+    char name[SFP__SHORT], share[SFP__SHORT];
     sfp__text_put(t, "<p class=\"note\">Most frequent confusions: ");
     for (int i = 0; i < found; i++) {
         sfp__text_put(t, i ? "; <b>" : "<b>");
@@ -79,7 +79,7 @@ static void put_top_confusions(sfp__text *t, const sfp_result *r)
 
 bool sfp__plot_confusion(sfp__text *t, const sfp_result *r)
 {
-    char name[SFP_SHORT];
+    char name[SFP__SHORT];
     int n = r->classes;
     if (n < 2 || !has_test_samples(r))
         return false;
@@ -137,7 +137,7 @@ static int compare_accuracy(const void *a, const void *b)
 
 static void put_class_row(sfp__text *t, const sfp_result *r, const class_row *c)
 {
-    char name[SFP_SHORT], share[SFP_SHORT], count[SFP_SHORT];
+    char name[SFP__SHORT], share[SFP__SHORT], count[SFP__SHORT];
     sfp__text_put(t, "<li><span class=\"name\" title=\"");
     sfp__put_html(t, sfp__class_name(r, c->c, name));
     sfp__text_put(t, "\">");

@@ -23,10 +23,10 @@ double sfp__frame_y(const sfp__frame *f, double y)
 /* ------------------------------------------------------------------------ axes */
 
 /* Formats the number of a tick; `step` is the distance to the next. */
-static const char *format_tick(bool fraction, double x, double step, double max, char text[SFP_SHORT])
+static const char *format_tick(bool fraction, double x, double step, double max, char text[SFP__SHORT])
 {
     if (fraction)
-        (void)snprintf(text, SFP_SHORT, step < 0.0099 ? "%.1f %%" : "%.0f %%", 100 * x);
+        (void)snprintf(text, SFP__SHORT, step < 0.0099 ? "%.1f %%" : "%.0f %%", 100 * x);
     else if (max >= 10 && max < 1e6 && step >= 1)
         (void)sfp__format_count(x, text);
     else
@@ -36,19 +36,19 @@ static const char *format_tick(bool fraction, double x, double step, double max,
 
 int sfp__y_axis_margin(const sfp__frame *f, double step)
 {
-    char text[SFP_SHORT];
+    char text[SFP__SHORT];
     double first = ceil(f->y0 / step - 1e-6);
     int max = 0;
     for (int i = 0; (first + i) * step <= f->y1 + 1e-4 * step; i++) {
         int width = sfp__text_width(format_tick(f->fraction_y, (first + i) * step, step, 0, text));
         max = width > max ? width : max;
     }
-    return 8 + SFP_CHAR_WIDTH * max;
+    return 8 + SFP__CHAR_WIDTH * max;
 }
 
 void sfp__put_y_axis(sfp__text *t, const sfp__frame *f, double step)
 {
-    char text[SFP_SHORT];
+    char text[SFP__SHORT];
     double first = ceil(f->y0 / step - 1e-6);
     for (int i = 0; (first + i) * step <= f->y1 + 1e-4 * step; i++) {
         double y = (first + i) * step, at = sfp__frame_y(f, y);
@@ -61,7 +61,7 @@ void sfp__put_y_axis(sfp__text *t, const sfp__frame *f, double step)
 
 static void put_x_tick(sfp__text *t, const sfp__frame *f, double x, double step)
 {
-    char text[SFP_SHORT];
+    char text[SFP__SHORT];
     double at = sfp__frame_x(f, x);
     int low = f->height - f->bottom;
     if (f->grid_x)

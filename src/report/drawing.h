@@ -20,7 +20,7 @@ double sfp__frame_y(const sfp__frame *f, double y);
 
 /* Returns 1, 2 or 5 times a power of ten such that about `count` steps cover `range` > 0. */
 double sfp__nice_step(double range, int count);
-enum { SFP_CHAR_WIDTH = 7 }; /* estimated width of a character */
+enum { SFP__CHAR_WIDTH = 7 }; /* estimated width of a character */
 /* The left margin that the numbers of sfp__put_y_axis need. */
 int sfp__y_axis_margin(const sfp__frame *f, double step);
 /* Horizontal lines with numbers, `step` apart, at multiples of it. */
@@ -37,8 +37,8 @@ typedef struct sfp__drawing {
 } sfp__drawing;
 
 /* Begins an svg element. Inline: `title` becomes a heading before it. In a file: `title` is printed in the top margin, which must
- * have SFP_TITLE_HEIGHT more. */
-enum { SFP_TITLE_HEIGHT = 26 };
+ * have SFP__TITLE_HEIGHT more. */
+enum { SFP__TITLE_HEIGHT = 26 };
 void sfp__drawing_begin(const sfp__drawing *d, int width, int height, const char *title, const char *description);
 void sfp__drawing_end(const sfp__drawing *d);
 /* Writes the value of a colour: "var(--blue)", or "#0067a3" in a file. */

@@ -79,7 +79,7 @@ static bool is_unsafe(uint32_t c)
 {
     bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
     bool direction = c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-    return control || direction || c == SFP_UTF8_BAD;
+    return control || direction || c == SFP__UTF8_BAD;
 }
 
 void sfp__put_html_cut(sfp__text *t, const char *s, int max_chars)
@@ -100,7 +100,7 @@ void sfp__put_html_cut(sfp__text *t, const char *s, int max_chars)
         if (name)
             sfp__text_put(t, name);
         else if (is_unsafe(c))
-            sfp__text_put(t, SFP_UTF8_REPLACEMENT);
+            sfp__text_put(t, SFP__UTF8_REPLACEMENT);
         else
             sfp__text_putn(t, s, (size_t)n);
         s += n;
@@ -116,21 +116,21 @@ void sfp__put_html(sfp__text *t, const char *s)
 
 #define DASH "\xe2\x80\x93"
 
-static const char *dash(char buf[SFP_SHORT])
+static const char *dash(char buf[SFP__SHORT])
 {
     memcpy(buf, DASH, sizeof DASH);
     return buf;
 }
 
-const char *sfp__format_percent(double x, char buf[SFP_SHORT])
+const char *sfp__format_percent(double x, char buf[SFP__SHORT])
 {
     if (!isfinite(x))
         return dash(buf);
-    (void)snprintf(buf, SFP_SHORT, "%.1f %%", sfp__no_minus_zero(100 * x, 1));
+    (void)snprintf(buf, SFP__SHORT, "%.1f %%", sfp__no_minus_zero(100 * x, 1));
     return buf;
 }
 
-const char *sfp__format_count(double x, char buf[SFP_SHORT])
+const char *sfp__format_count(double x, char buf[SFP__SHORT])
 {
     char digits[32];
     int at = 0;
@@ -146,39 +146,39 @@ const char *sfp__format_count(double x, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__format_compact(double x, char buf[SFP_SHORT])
+const char *sfp__format_compact(double x, char buf[SFP__SHORT])
 {
     double size = fabs(x);
     if (!isfinite(x))
         return dash(buf);
     if (size >= 1e6)
-        (void)snprintf(buf, SFP_SHORT, "%.3gM", x / 1e6);
+        (void)snprintf(buf, SFP__SHORT, "%.3gM", x / 1e6);
     else if (size >= 10000)
-        (void)snprintf(buf, SFP_SHORT, "%.3gk", x / 1e3);
+        (void)snprintf(buf, SFP__SHORT, "%.3gk", x / 1e3);
     else if (size >= 1000)
-        (void)snprintf(buf, SFP_SHORT, "%.0f", x);
+        (void)snprintf(buf, SFP__SHORT, "%.0f", x);
     else
-        (void)snprintf(buf, SFP_SHORT, "%.3g", size < 1e-12 ? 0 : x);
+        (void)snprintf(buf, SFP__SHORT, "%.3g", size < 1e-12 ? 0 : x);
     return buf;
 }
 
-const char *sfp__format_seconds(double x, char buf[SFP_SHORT])
+const char *sfp__format_seconds(double x, char buf[SFP__SHORT])
 {
     if (!isfinite(x) || fabs(x) > 1e9)
         return dash(buf);
     long s = (long)(x + 0.5);
     if (x < 1)
-        (void)snprintf(buf, SFP_SHORT, "%.3g ms", 1e3 * x);
+        (void)snprintf(buf, SFP__SHORT, "%.3g ms", 1e3 * x);
     else if (x < 60)
-        (void)snprintf(buf, SFP_SHORT, "%.3g s", x);
+        (void)snprintf(buf, SFP__SHORT, "%.3g s", x);
     else if (s < 3600)
-        (void)snprintf(buf, SFP_SHORT, "%ld min %ld s", s / 60, s % 60);
+        (void)snprintf(buf, SFP__SHORT, "%ld min %ld s", s / 60, s % 60);
     else
-        (void)snprintf(buf, SFP_SHORT, "%ld h %ld min", s / 3600, s / 60 % 60);
+        (void)snprintf(buf, SFP__SHORT, "%ld h %ld min", s / 3600, s / 60 % 60);
     return buf;
 }
 
-const char *sfp__format_bytes(double x, char buf[SFP_SHORT])
+const char *sfp__format_bytes(double x, char buf[SFP__SHORT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int i = 0;
@@ -186,6 +186,6 @@ const char *sfp__format_bytes(double x, char buf[SFP_SHORT])
         return dash(buf);
     for (; x >= 1024 && i < 4; i++)
         x /= 1024;
-    (void)snprintf(buf, SFP_SHORT, x < 10 && i ? "%.1f %s" : "%.0f %s", x, units[i]);
+    (void)snprintf(buf, SFP__SHORT, x < 10 && i ? "%.1f %s" : "%.0f %s", x, units[i]);
     return buf;
 }

@@ -26,14 +26,14 @@ void sfp__put_light_color(sfp__text *t, const char *name);
 void sfp__put_drawing_style(sfp__text *t);
 
 /* Number formats. All functions return buf; NAN and infinity become a dash. */
-#define SFP_SHORT 40
-const char *sfp__format_percent(double x, char buf[SFP_SHORT]); /* 85.3 % */
-const char *sfp__format_count(double x, char buf[SFP_SHORT]);   /* 12,345 */
-const char *sfp__format_compact(double x, char buf[SFP_SHORT]); /* 12k, 0.25: for ticks and the last values of curves */
-const char *sfp__format_seconds(double x, char buf[SFP_SHORT]); /* 2 min 31 s */
-const char *sfp__format_bytes(double x, char buf[SFP_SHORT]);   /* 1.4 GiB */
+#define SFP__SHORT 40
+const char *sfp__format_percent(double x, char buf[SFP__SHORT]); /* 85.3 % */
+const char *sfp__format_count(double x, char buf[SFP__SHORT]);   /* 12,345 */
+const char *sfp__format_compact(double x, char buf[SFP__SHORT]); /* 12k, 0.25: for ticks and the last values of curves */
+const char *sfp__format_seconds(double x, char buf[SFP__SHORT]); /* 2 min 31 s */
+const char *sfp__format_bytes(double x, char buf[SFP__SHORT]);   /* 1.4 GiB */
 
-enum { SFP_PLOT_SERIES = 2 };
+enum { SFP__PLOT_SERIES = 2 };
 
 typedef struct sfp__series {
     int count;
@@ -53,7 +53,7 @@ typedef struct sfp__plot {
     double line;        /* y of a horizontal reference line; NAN: none */
     const char *line_label;
     int count;
-    sfp__series series[SFP_PLOT_SERIES];
+    sfp__series series[SFP__PLOT_SERIES];
 } sfp__plot;
 
 /* Writes a heading and the plot as inline SVG. false: there are too few points, and nothing is written. */

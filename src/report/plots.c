@@ -81,7 +81,7 @@ static void put_level_line(sfp__text *t, const sfp__frame *f, const sfp__plot *p
 
 static void put_last_value(sfp__text *t, const sfp__frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
 {
-    char text[SFP_SHORT];
+    char text[SFP__SHORT];
     double x = sfp__frame_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(sfp__frame_y(f, y), TOP), HEIGHT - BOTTOM);
     sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", x, at, s->color);
     sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s%s%s</text>", x + 7, at + 4,
@@ -91,8 +91,8 @@ static void put_last_value(sfp__text *t, const sfp__frame *f, const sfp__plot *p
 
 bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
 {
-    bucket b[SFP_PLOT_SERIES][MAX_BUCKETS];
-    int n[SFP_PLOT_SERIES] = {0}, max_points = 0;
+    bucket b[SFP__PLOT_SERIES][MAX_BUCKETS];
+    int n[SFP__PLOT_SERIES] = {0}, max_points = 0;
     sfp__frame f = {.width = WIDTH,
                     .height = HEIGHT,
                     .left = LEFT,
@@ -158,8 +158,8 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
                      WIDTH, HEIGHT, WIDTH);
     sfp__put_y_axis(t, &f, 0.25);
     sfp__put_x_axis(t, &f, "confidence");
-    for (int b = 0; b < SFP_RELIABILITY_BINS; b++) {
-        double n = (double)c->count[b], accuracy = n > 0 ? (double)c->correct[b] / n : 0, width = 1.0 / SFP_RELIABILITY_BINS;
+    for (int b = 0; b < SFP__RELIABILITY_BINS; b++) {
+        double n = (double)c->count[b], accuracy = n > 0 ? (double)c->correct[b] / n : 0, width = 1.0 / SFP__RELIABILITY_BINS;
         double x = sfp__frame_x(&f, b * width), y = sfp__frame_y(&f, accuracy);
         if (n > 0)
             sfp__text_printf(
@@ -179,7 +179,7 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
 
 static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
 {
-    char row[SFP_TITLE_SIZE], column[SFP_TITLE_SIZE];
+    char row[SFP__TITLE_SIZE], column[SFP__TITLE_SIZE];
     double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
     if (isnan(a))
         return;
@@ -200,7 +200,7 @@ static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, dou
 
 void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 {
-    char name[SFP_TITLE_SIZE];
+    char name[SFP__TITLE_SIZE];
     int n = r->tasks;
     double left = 132, cell = fmin(60, (WIDTH - left - 10) / n);
     bool slanted = cell < 56, labels = cell >= 12;
@@ -249,7 +249,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
                 {"evaluate", "--green", "--black", r->seconds.evaluate},
                 {"other", "--faint", "--ink", 0}};
     int n = (int)(sizeof part / sizeof *part);
-    char text[SFP_SHORT], share[SFP_SHORT];
+    char text[SFP__SHORT], share[SFP__SHORT];
     for (int i = 0; i < n; i++) {
         part[i].seconds = part[i].seconds > 0 ? part[i].seconds : 0; /* also replaces NAN */
         sum += part[i].seconds;

@@ -12,19 +12,19 @@
 
 /* -------------------------------------------------------------------- sentences */
 
-const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
+const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP__SHORT])
 {
     if (r->class_names[c] && *r->class_names[c])
         return r->class_names[c];
-    (void)snprintf(buf, SFP_SHORT, "class %d", c);
+    (void)snprintf(buf, SFP__SHORT, "class %d", c);
     return buf;
 }
 
-const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
+const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP__TITLE_SIZE])
 {
     if (r->task_names[i] && *r->task_names[i])
         return sfp__result_task_title(r, i, width, buf);
-    (void)snprintf(buf, SFP_TITLE_SIZE, "task %d", i + 1);
+    (void)snprintf(buf, SFP__TITLE_SIZE, "task %d", i + 1);
     return buf;
 }
 
@@ -74,7 +74,7 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
 /* Says what happened to the samples. */
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
-    char a[SFP_SHORT];
+    char a[SFP__SHORT];
     uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
     const char *trained = sfp__format_count((double)r->samples.trained, a);
     if (r->samples.closed_form) { /* nothing was trained */
@@ -98,7 +98,7 @@ static void put_counts(sfp__text *t, const sfp_result *r)
 
 static void put_header(sfp__text *t, const sfp_result *r)
 {
-    char method[64], a[SFP_SHORT];
+    char method[64], a[SFP__SHORT];
     const char *data = sfp__result_value(r, "data"), *test = sfp__result_value(r, "test"),
                *backbone = sfp__result_value(r, "backbone");
     sfp__result_method(r, method, sizeof method);
@@ -149,7 +149,7 @@ static void put_tile(sfp__text *t, const char *name, const char *value, const ch
 /* Says how many test images cannot be answered correctly, because nothing else on the page shows them. */
 static void put_unseen(sfp__text *t, const sfp_result *r)
 {
-    char a[SFP_SHORT], b[SFP_SHORT];
+    char a[SFP__SHORT], b[SFP__SHORT];
     uint64_t tested, unseen = sfp__result_unseen(r, &tested);
     if (unseen)
         sfp__text_printf(
@@ -162,7 +162,7 @@ static void put_unseen(sfp__text *t, const sfp_result *r)
 /* Writes the tile of a number, unless the run does not have it. note: what the number is about; NULL: its meaning. */
 static void put_number(sfp__text *t, const sfp_result *r, const char *key, const char *note)
 {
-    char value[SFP_SHORT], name[64];
+    char value[SFP__SHORT], name[64];
     const sfp__result_field *f = sfp__result_field_find(key);
     double x = sfp__result_field_value(f, r);
     if (!sfp__result_field_shown(f, r))
@@ -170,7 +170,7 @@ static void put_number(sfp__text *t, const sfp_result *r, const char *key, const
     (void)snprintf(name, sizeof name, "%c%s", toupper((unsigned char)f->label[0]), f->label + 1);
     if (f->fraction)
         (void)sfp__format_percent(x, value);
-    else if (f->kind == SFP_FIELD_COUNT || f->kind == SFP_FIELD_WHOLE || f->derive)
+    else if (f->kind == SFP__FIELD_COUNT || f->kind == SFP__FIELD_WHOLE || f->derive)
         (void)sfp__format_count(x, value);
     else if (f->unit && strcmp(f->unit, "s") == 0)
         (void)sfp__format_seconds(x, value);
@@ -181,7 +181,7 @@ static void put_number(sfp__text *t, const sfp_result *r, const char *key, const
 
 static void put_tiles(sfp__text *t, const sfp_result *r)
 {
-    char a[SFP_SHORT], b[SFP_SHORT], note[128];
+    char a[SFP__SHORT], b[SFP__SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
     put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note); /* also if it was not measured */
@@ -251,7 +251,7 @@ static bool has_point(const sfp__curve *c)
 
 static void put_learning(sfp__text *t, const sfp_result *r)
 {
-    const sfp__curve *prequential = &r->curve[SFP_CURVE_PREQUENTIAL], *loss = &r->curve[SFP_CURVE_LOSS];
+    const sfp__curve *prequential = &r->curve[SFP__CURVE_PREQUENTIAL], *loss = &r->curve[SFP__CURVE_LOSS];
     begin_card(t, "Learning",
                "Prequential: each sample is predicted before it is trained on. A band shows the range of the values that a point "
                "averages.");
@@ -267,12 +267,12 @@ static void put_learning(sfp__text *t, const sfp_result *r)
 
 static void put_rate_and_lag(sfp__text *t, const sfp_result *r)
 {
-    char label[64], rate[SFP_SHORT];
+    char label[64], rate[SFP__SHORT];
     OWNED_BY(sfp__text_done) sfp__text part = {0};
     bool rated = isfinite(r->lambda);
     (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__format_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
-    bool any = plot_curve(&part, &r->curve[SFP_CURVE_RATE], "--green",
+    bool any = plot_curve(&part, &r->curve[SFP__CURVE_RATE], "--green",
                           (sfp__plot){.id = "c3",
                                       .title = "samples learned per second",
                                       .buckets = 120,
@@ -280,7 +280,7 @@ static void put_rate_and_lag(sfp__text *t, const sfp_result *r)
                                       .line = r->lambda,
                                       .line_label = rated ? label : NULL});
     sfp__text_put(&part, "</div><div>");
-    any |= plot_curve(&part, &r->curve[SFP_CURVE_LAG], "--purple",
+    any |= plot_curve(&part, &r->curve[SFP__CURVE_LAG], "--purple",
                       (sfp__plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
     if (any) {
         begin_card(t, "Rate and lag",
@@ -306,7 +306,7 @@ static void put_plots(sfp__text *t, const sfp_result *r)
     sfp__plot_time(t, r);
     sfp__text_put(t, "</section></div><div>");
     put_learning(t, r);
-    bool narrow = r->curve[SFP_CURVE_LAG].count < 2; /* one plot fits below the others, two need the full width */
+    bool narrow = r->curve[SFP__CURVE_LAG].count < 2; /* one plot fits below the others, two need the full width */
     if (narrow)
         put_rate_and_lag(t, r);
     sfp__text_put(t, "</div></div>\n");

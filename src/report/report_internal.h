@@ -7,8 +7,8 @@
 
 /* The name of class c or task i; if it has none, "class C" or "task I + 1", written to buf. A task of classes has their names, as many
  * as fit `width` characters. */
-const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT]);
-const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE]);
+const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP__SHORT]);
+const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP__TITLE_SIZE]);
 
 void sfp__plot_matrix(sfp__text *t, const sfp_result *r);
 void sfp__plot_time(sfp__text *t, const sfp_result *r);

@@ -54,7 +54,7 @@ static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, sfp_e
     sfp__image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
     int longer = from->width > from->height ? from->width : from->height;
     int64_t w = (int64_t)from->width * SIDE / longer, h = (int64_t)from->height * SIDE / longer;
-    TRY(sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err));
+    TRY(sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP__FILTER_BILINEAR, &small, err));
     put_image(sheet, at, &small);
     sfp__image_done(&small);
     return SFP_OK;
@@ -129,7 +129,7 @@ static void put_thumb(sfp__text *t, int i)
 static void put_batch_group(sfp__text *t, const char *class, const char *title, int all, int from, int to,
                             const sfp__thumb *const *thumb)
 {
-    char number[SFP_SHORT];
+    char number[SFP__SHORT];
     sfp__text_printf(t, "<h3>%s: %s", title, sfp__format_count(all, number));
     if (to - from < all)
         sfp__text_printf(t, ", %d shown", to - from);

@@ -15,10 +15,10 @@ sfp_status sfp__table_create(int rows, int columns, sfp__table **out, sfp_error 
                               {&t->column_name, c, sizeof *t->column_name}, {&t->decimals, c, sizeof *t->decimals},
                               {&t->percent, c, sizeof *t->percent},         {&t->lower_is_better, c, sizeof *t->lower_is_better},
                               {&t->unranked, r, sizeof *t->unranked},       {&t->cell, r * c, sizeof *t->cell}};
-    TRY(sfp__block_cleared(&t->block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&t->block, SFP__LIST(list), err));
     t->rows = rows;
     t->columns = columns;
-    t->width = SFP_TABLE_WIDTH;
+    t->width = SFP__TABLE_WIDTH;
     for (int i = 0; i < columns; i++)
         t->decimals[i] = 2;
     for (size_t i = 0; i < r * c; i++)

@@ -9,13 +9,13 @@
 
 #include <stdbool.h>
 
-#define SFP_TABLE_WIDTH 100
+#define SFP__TABLE_WIDTH 100
 
 /* One value of a table: the mean over repetitions, and the figure it is compared with. */
 typedef struct sfp__table_cell {
     int n;                  /* repetitions; 0: not run */
     double mean, half;      /* mean and half width of the 95 % Student-t interval; NAN: not defined (n < 2). People see half if
-                               n >= SFP_INTERVAL_RUNS */
+                               n >= SFP__INTERVAL_RUNS */
     double paper, paper_pm; /* published figure and its spread; NAN: none */
     const char *text;       /* shown instead of the number, not owned: "-" (no batch in a task); NULL: the number */
     const char *verdict;    /* not owned: "same", "above", "below", "not comparable", "not run"; NULL: none */
@@ -27,7 +27,7 @@ typedef struct sfp__table {
     char *caption; /* sentences below the table: data, backbone, seeds, orders, command; NULL: none */
     char *label;   /* of LaTeX, not escaped: "tab:e3"; NULL: none */
     int rows, columns;
-    int width;             /* columns of the terminal for SFP_TABLE_TEXT; initially SFP_TABLE_WIDTH */
+    int width;             /* columns of the terminal for SFP__TABLE_TEXT; initially SFP__TABLE_WIDTH */
     char *row_heading;     /* heading of the row names; NULL: "method" */
     char **row_name;       /* (rows) */
     char **group_name;     /* (columns) heading over neighbouring columns with the same text: "lambda 30140"; NULL: none */
@@ -56,11 +56,11 @@ void sfp__table_set_paper(sfp__table *t, int row, int column, double paper, doub
 void sfp__table_mark_best(sfp__table *t);
 
 typedef enum sfp__table_format {
-    SFP_TABLE_TEXT,
-    SFP_TABLE_MARKDOWN,
-    SFP_TABLE_CSV,
-    SFP_TABLE_LATEX,
-    SFP_TABLE_HTML
+    SFP__TABLE_TEXT,
+    SFP__TABLE_MARKDOWN,
+    SFP__TABLE_CSV,
+    SFP__TABLE_LATEX,
+    SFP__TABLE_HTML
 } sfp__table_format;
 
 /* Appends the table in a format to `out`.

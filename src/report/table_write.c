@@ -101,10 +101,10 @@ bool sfp__table_has_groups(const sfp__table *t)
 }
 
 /* Formats a value of a column; returns buf. */
-static const char *format_value(const sfp__table *t, int column, double x, char buf[SFP_SHORT])
+static const char *format_value(const sfp__table *t, int column, double x, char buf[SFP__SHORT])
 {
     double shown = t->percent[column] ? 100 * x : x;
-    (void)snprintf(buf, SFP_SHORT, "%.*f", t->decimals[column], sfp__no_minus_zero(shown, t->decimals[column]));
+    (void)snprintf(buf, SFP__SHORT, "%.*f", t->decimals[column], sfp__no_minus_zero(shown, t->decimals[column]));
     return buf;
 }
 
@@ -121,7 +121,7 @@ static signs find_signs(const sfp__table *t)
         const sfp__table_cell *c = &t->cell[i];
         bool number = c->n > 0 && !c->text;
         s.interval = s.interval || (number && isfinite(sfp__shown_half(c->n, c->half)));
-        s.few = s.few || (number && isfinite(c->half) && c->n < SFP_INTERVAL_RUNS);
+        s.few = s.few || (number && isfinite(c->half) && c->n < SFP__INTERVAL_RUNS);
         s.paper = s.paper || isfinite(c->paper);
         s.best = s.best || (number && c->best);
     }
@@ -158,7 +158,7 @@ static void put_text(const sfp__cell_style *style, const char *s, sfp__text *out
 
 static void put_interval(const sfp__table *t, int column, double mean, double half, const sfp__cell_style *style, sfp__text *out)
 {
-    char buf[SFP_SHORT];
+    char buf[SFP__SHORT];
     sfp__text_put(out, format_value(t, column, mean, buf));
     if (isfinite(half))
         sfp__text_printf(out, "%s%s%s", style->pm, format_value(t, column, half, buf), style->end);
@@ -167,7 +167,7 @@ static void put_interval(const sfp__table *t, int column, double mean, double ha
 void sfp__table_put_cell(const sfp__table *t, int row, int column, const sfp__cell_style *style, sfp__text *out)
 {
     const sfp__table_cell *c = sfp__table_at(t, row, column);
-    char buf[SFP_SHORT];
+    char buf[SFP__SHORT];
     if (isfinite(c->paper))
         sfp__text_put(out, sfp__text_or_empty(style->with_paper));
     if (c->text)
@@ -433,19 +433,19 @@ static void write_html(const sfp__table *t, sfp__text *out)
 void sfp__table_write(const sfp__table *t, sfp__table_format format, sfp__text *out)
 {
     switch (format) {
-    case SFP_TABLE_TEXT:
+    case SFP__TABLE_TEXT:
         sfp__table_write_text(t, out);
         return;
-    case SFP_TABLE_MARKDOWN:
+    case SFP__TABLE_MARKDOWN:
         write_markdown(t, out);
         return;
-    case SFP_TABLE_CSV:
+    case SFP__TABLE_CSV:
         write_csv(t, out);
         return;
-    case SFP_TABLE_LATEX:
+    case SFP__TABLE_LATEX:
         write_latex(t, out);
         return;
-    case SFP_TABLE_HTML:
+    case SFP__TABLE_HTML:
         write_html(t, out);
         return;
     }

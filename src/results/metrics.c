@@ -86,8 +86,8 @@ void sfp__reliability_add(sfp__reliability *c, double confidence, bool correct)
 {
     if (!(confidence >= 0 && confidence <= 1.001)) /* NAN: no class was predicted; probabilities may round to a little above 1 */
         return;
-    int bin = (int)(confidence * SFP_RELIABILITY_BINS);
-    bin = bin < SFP_RELIABILITY_BINS ? bin : SFP_RELIABILITY_BINS - 1;
+    int bin = (int)(confidence * SFP__RELIABILITY_BINS);
+    bin = bin < SFP__RELIABILITY_BINS ? bin : SFP__RELIABILITY_BINS - 1;
     c->count[bin]++;
     c->correct[bin] += correct;
     c->confidence[bin] += fmin(confidence, 1);
@@ -96,7 +96,7 @@ void sfp__reliability_add(sfp__reliability *c, double confidence, bool correct)
 double sfp__reliability_error(const sfp__reliability *c)
 {
     double sum = 0, n = 0;
-    for (int b = 0; b < SFP_RELIABILITY_BINS; b++) {
+    for (int b = 0; b < SFP__RELIABILITY_BINS; b++) {
         sum += fabs((double)c->correct[b] - c->confidence[b]);
         n += (double)c->count[b];
     }

@@ -285,7 +285,7 @@ sfp_status sfp__registry_list(sfp__registry *r, int limit, sfp_status (*fn)(void
         run.length = 0;
         for (int n; text && *text; text += n) { /* the path of a directory may be any bytes */
             n = sfp__utf8_next(text, &c);
-            sfp__text_putn(&run, c == SFP_UTF8_BAD ? "?" : text, (size_t)n);
+            sfp__text_putn(&run, c == SFP__UTF8_BAD ? "?" : text, (size_t)n);
         }
         TRY(sfp__check_memory(run.length > 0 && !run.failed, err));
         TRY(fn(ctx, run.s, err));

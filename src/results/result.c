@@ -18,10 +18,10 @@ static void clear_diagnostics(sfp_result *r)
 
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err)
 {
-    if (tasks < 1 || tasks > SFP_RESULT_TASKS_MAX)
-        return sfp__fail(err, SFP_EINVAL, "result: number of tasks is %d, expected 1 to %d", tasks, SFP_RESULT_TASKS_MAX);
-    if (classes < 0 || classes > SFP_RESULT_CLASSES_MAX)
-        return sfp__fail(err, SFP_EINVAL, "result: number of classes is %d, expected 0 to %d", classes, SFP_RESULT_CLASSES_MAX);
+    if (tasks < 1 || tasks > SFP__RESULT_TASKS_MAX)
+        return sfp__fail(err, SFP_EINVAL, "result: number of tasks is %d, expected 1 to %d", tasks, SFP__RESULT_TASKS_MAX);
+    if (classes < 0 || classes > SFP__RESULT_CLASSES_MAX)
+        return sfp__fail(err, SFP_EINVAL, "result: number of classes is %d, expected 0 to %d", classes, SFP__RESULT_CLASSES_MAX);
     OWNED_BY(sfp__result_done) sfp_result n = {.tasks = tasks, .classes = classes};
     size_t j = (size_t)tasks;
     TRY(sfp__alloc(&n.accuracy, j * j, sizeof *n.accuracy, err));
@@ -54,7 +54,7 @@ static double *need_matrix(const sfp_result *r, double **matrices, size_t count,
 
 double *sfp__result_gradient_cosines(sfp_result *r, int which)
 {
-    return need_matrix(r, &r->diagnostics.cosines, SFP_COSINES, which);
+    return need_matrix(r, &r->diagnostics.cosines, SFP__COSINES, which);
 }
 
 void sfp__curve_done(sfp__curve *c)
@@ -86,7 +86,7 @@ void sfp__result_done(sfp_result *r)
     for (int i = 0; i < r->evaluation_count; i++)
         sfp__free(r->evaluations[i].accuracy);
     sfp__free(r->evaluations);
-    for (int i = 0; i < SFP_CURVES; i++)
+    for (int i = 0; i < SFP__CURVES; i++)
         sfp__curve_done(&r->curve[i]);
     *r = (sfp_result){0};
 }
@@ -180,7 +180,7 @@ static const char *name_of_class(const void *ctx, int label)
     return label < r->classes ? r->class_names[label] : NULL;
 }
 
-const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP__TITLE_SIZE])
 {
     return sfp__task_title(r->task_names[i] ? r->task_names[i] : "", width, name_of_class, r, buf);
 }
@@ -212,7 +212,7 @@ uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested)
     size_t cells = r->confusion ? (size_t)r->classes * (size_t)r->classes : 0;
     for (size_t i = 0; i < cells; i++)
         known += r->confusion[i];
-    for (int b = 0; b < SFP_RELIABILITY_BINS && cells; b++)
+    for (int b = 0; b < SFP__RELIABILITY_BINS && cells; b++)
         all += r->calibration.bins.count[b];
     bool plausible = all >= known; /* result.json of early versions has no bins */
     if (tested)
@@ -223,8 +223,8 @@ uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested)
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err)
 {
     size_t n = (size_t)c->count, capacity_x = c->capacity, capacity_y = c->capacity;
-    if (c->count >= SFP_CURVE_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "result: a curve has more than %d points", SFP_CURVE_MAX);
+    if (c->count >= SFP__CURVE_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "result: a curve has more than %d points", SFP__CURVE_MAX);
     TRY(sfp__check_memory(sfp__grow(&c->x, sizeof x, n, n + 1, &capacity_x) && sfp__grow(&c->y, sizeof y, n, n + 1, &capacity_y),
                           err));
     c->capacity = capacity_x;
@@ -246,8 +246,8 @@ void sfp__curve_thin(sfp__curve *c)
 
 sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err)
 {
-    if (r->classes >= SFP_RESULT_CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "result: number of classes exceeds %d", SFP_RESULT_CLASSES_MAX);
+    if (r->classes >= SFP__RESULT_CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "result: number of classes exceeds %d", SFP__RESULT_CLASSES_MAX);
     size_t n = (size_t)r->classes;
     TRY(sfp__check_memory(sfp__grow(&r->class_names, sizeof *r->class_names, n, n + 1, &r->class_capacity), err));
     r->class_names[n] = NULL;
@@ -263,7 +263,7 @@ sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err)
     size_t n = (size_t)r->classes;
     sfp__free(r->confusion);
     r->confusion = NULL;
-    if (n == 0 || n > SFP_CONFUSION_MAX)
+    if (n == 0 || n > SFP__CONFUSION_MAX)
         return SFP_OK;
     return sfp__alloc(&r->confusion, n * n, sizeof *r->confusion, err);
 }
@@ -297,7 +297,7 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
 {
     sfp__evaluation add = {.offered = offered, .task = task, .average = mean(task + 1, accuracy)};
     if (!r->evaluations)
-        TRY(sfp__alloc(&r->evaluations, SFP_EVALUATIONS_MAX, sizeof *r->evaluations, err));
+        TRY(sfp__alloc(&r->evaluations, SFP__EVALUATIONS_MAX, sizeof *r->evaluations, err));
     TRY(sfp__alloc(&add.accuracy, (size_t)task + 1, sizeof *accuracy, err));
     memcpy(add.accuracy, accuracy, ((size_t)task + 1) * sizeof *accuracy);
     int n = r->evaluation_count;
@@ -307,7 +307,7 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
         *last = add;
         return SFP_OK;
     }
-    if (n == SFP_EVALUATIONS_MAX)
+    if (n == SFP__EVALUATIONS_MAX)
         thin_evaluations(r);
     r->evaluations[r->evaluation_count++] = add;
     return SFP_OK;

@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_RESULT_TASKS_MAX 4096
-#define SFP_RESULT_CLASSES_MAX (1 << 20)
-#define SFP_CONFUSION_MAX 4096
-#define SFP_CURVE_MAX (1 << 24) /* points */
+#define SFP__RESULT_TASKS_MAX 4096
+#define SFP__RESULT_CLASSES_MAX (1 << 20)
+#define SFP__CONFUSION_MAX 4096
+#define SFP__CURVE_MAX (1 << 24) /* points */
 
 typedef struct sfp__config_entry {
     char *key, *value;
@@ -26,7 +26,7 @@ typedef struct sfp__curve {
     double *x, *y;
 } sfp__curve;
 
-enum { SFP_CURVE_PREQUENTIAL, SFP_CURVE_LOSS, SFP_CURVE_RATE, SFP_CURVE_LAG, SFP_CURVES };
+enum { SFP__CURVE_PREQUENTIAL, SFP__CURVE_LOSS, SFP__CURVE_RATE, SFP__CURVE_LAG, SFP__CURVES };
 
 /* One evaluation on the test sets of all tasks so far. */
 typedef struct sfp__evaluation {
@@ -36,13 +36,13 @@ typedef struct sfp__evaluation {
     double average;   /* mean of the measured accuracies; NAN: none was measured */
 } sfp__evaluation;
 
-#define SFP_EVALUATIONS_MAX 1000
+#define SFP__EVALUATIONS_MAX 1000
 
 /* Predictions by their confidence, the probability of the predicted class, in bins of equal width. */
-enum { SFP_RELIABILITY_BINS = 15 };
+enum { SFP__RELIABILITY_BINS = 15 };
 typedef struct sfp__reliability {
-    uint64_t count[SFP_RELIABILITY_BINS], correct[SFP_RELIABILITY_BINS];
-    double confidence[SFP_RELIABILITY_BINS]; /* sum */
+    uint64_t count[SFP__RELIABILITY_BINS], correct[SFP__RELIABILITY_BINS];
+    double confidence[SFP__RELIABILITY_BINS]; /* sum */
 } sfp__reliability;
 
 /* cost(coreset) / cost(batch) over all timestamps, for one definition of the cost; NAN: not measured. */
@@ -51,7 +51,7 @@ typedef struct sfp__coreset_ratios {
     double random_deviation, random_within; /* the same for random coresets */
 } sfp__coreset_ratios;
 
-enum { SFP_COSINES_FINGERPRINTS, SFP_COSINES_HEAD, SFP_COSINES };
+enum { SFP__COSINES_FINGERPRINTS, SFP__COSINES_HEAD, SFP__COSINES };
 
 typedef struct sfp__result_machine {
     char cpu[128], kernels[16], gemm[64];
@@ -111,10 +111,10 @@ struct sfp_result {
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN: not measured */
     double average_accuracy, forgetting, backward_transfer; /* NAN: not defined */
     double prequential_accuracy;                            /* NAN: not measured */
-    uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP_CONFUSION_MAX classes */
+    uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP__CONFUSION_MAX classes */
     sfp__result_calibration calibration; /* of the last evaluation */
     int evaluation_count;
-    sfp__evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) oldest first; if full, every second one is removed; NULL: none */
+    sfp__evaluation *evaluations; /* (SFP__EVALUATIONS_MAX) oldest first; if full, every second one is removed; NULL: none */
     /* counts */
     sfp__result_samples samples;
     sfp__result_standings standings;
@@ -132,18 +132,18 @@ struct sfp_result {
     struct {
         uint64_t hits, misses;
     } cache; /* values that the last process of the run found in the feature cache, and others; both 0: no cache */
-    sfp__curve curve[SFP_CURVES]; /* x: number of offered samples */
+    sfp__curve curve[SFP__CURVES]; /* x: number of offered samples */
     /* measurements with --diagnostics on (docs/method.md, section 10); NAN: not measured */
     struct {
         bool measured; /* result.json has them */
         sfp__coreset_ratios coreset_cost, coreset_angle;
         double buffer_mmd, buffer_mmd_mean, stream_score_deviation;
         double gradient_cosine_fingerprints, gradient_cosine_head;
-        double *cosines; /* (SFP_COSINES, tasks, tasks) between the gradients of tasks; NULL: not measured */
+        double *cosines; /* (SFP__COSINES, tasks, tasks) between the gradients of tasks; NULL: not measured */
     } diagnostics;
 };
 
-/* The matrix (tasks, tasks) of SFP_COSINES_*; allocated on first use with NAN. NULL: out of memory. */
+/* The matrix (tasks, tasks) of SFP__COSINES_*; allocated on first use with NAN. NULL: out of memory. */
 double *sfp__result_gradient_cosines(sfp_result *r, int which);
 
 /* Sets counts to 0 and measurements to NAN. */
@@ -170,7 +170,7 @@ uint64_t sfp__result_trained(const sfp_result *r);
 /* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
 uint64_t sfp__result_dropped(const sfp_result *r);
 /* The name of task i for people (sfp__task_title), with the names of its classes if it is one of classes. */
-const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE]);
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP__TITLE_SIZE]);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 /* The number of test images of the last evaluation whose class had not appeared in a live stream; they count as wrong. *tested (may be
@@ -183,7 +183,7 @@ void sfp__curve_thin(sfp__curve *c);
 /* Adds a class that a live stream has introduced; its number is classes - 1. Frees the confusion matrix; sfp__result_confusion
  * allocates a new one. */
 sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err);
-/* Allocates a zeroed confusion matrix for the current classes, unless there are more than SFP_CONFUSION_MAX. */
+/* Allocates a zeroed confusion matrix for the current classes, unless there are more than SFP__CONFUSION_MAX. */
 sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err);
 /* Adds an evaluation of tasks [0, task] with their accuracies (task + 1) and the mean. If the last one has the same `offered` and
  * `task`, replaces it. */

@@ -4,17 +4,17 @@
 
 #include "results/result.h"
 
-#define SFP_FIELD_KEY_SIZE 64
+#define SFP__FIELD_KEY_SIZE 64
 
 typedef enum sfp__field_kind {
-    SFP_FIELD_TEXT,
-    SFP_FIELD_FLAG,
-    SFP_FIELD_SEED,
-    SFP_FIELD_WHOLE, /* int */
-    SFP_FIELD_COUNT, /* uint64_t */
-    SFP_FIELD_REAL,
-    SFP_FIELD_PART,   /* a matrix, list or curve; result_json.c has its functions */
-    SFP_FIELD_DERIVED /* follows from other fields; not in result.json */
+    SFP__FIELD_TEXT,
+    SFP__FIELD_FLAG,
+    SFP__FIELD_SEED,
+    SFP__FIELD_WHOLE, /* int */
+    SFP__FIELD_COUNT, /* uint64_t */
+    SFP__FIELD_REAL,
+    SFP__FIELD_PART,   /* a matrix, list or curve; result_json.c has its functions */
+    SFP__FIELD_DERIVED /* follows from other fields; not in result.json */
 } sfp__field_kind;
 
 typedef struct sfp__result_field {
@@ -43,7 +43,7 @@ extern const sfp__result_field sfp__result_fields[];
 /* Finds a field by its key, with the group: "samples.offered". NULL: there is none. */
 const sfp__result_field *sfp__result_field_find(const char *key);
 /* Returns that key in `buf`. */
-const char *sfp__result_field_key(const sfp__result_field *f, char buf[SFP_FIELD_KEY_SIZE]);
+const char *sfp__result_field_key(const sfp__result_field *f, char buf[SFP__FIELD_KEY_SIZE]);
 /* NAN: not measured, or not a number. */
 double sfp__result_field_value(const sfp__result_field *f, const sfp_result *r);
 /* Whether people see this number of the run. */

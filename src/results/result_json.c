@@ -29,7 +29,7 @@
 static const sfp__json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
                             options = {"\n  ", ",\n  ", ": ", ""};
 
-static const char *const curve_keys[SFP_CURVES] = {"prequential", "loss", "rate", "lag"};
+static const char *const curve_keys[SFP__CURVES] = {"prequential", "loss", "rate", "lag"};
 
 /* --------------------------------------------------------------------- write */
 
@@ -101,7 +101,7 @@ static void put_accuracy(sfp__json *j, const sfp_result *r, const char *key)
 
 static int cosines_of(const char *key)
 {
-    return strcmp(key, "gradient_cosines_head") == 0 ? SFP_COSINES_HEAD : SFP_COSINES_FINGERPRINTS;
+    return strcmp(key, "gradient_cosines_head") == 0 ? SFP__COSINES_HEAD : SFP__COSINES_FINGERPRINTS;
 }
 
 static void put_cosines(sfp__json *j, const sfp_result *r, const char *key)
@@ -137,7 +137,7 @@ static void put_evaluations(sfp__json *j, const sfp_result *r, const char *key)
 static void put_curves(sfp__json *j, const sfp_result *r, const char *key)
 {
     sfp__json_object_as(j, key, &rows);
-    for (int i = 0; i < SFP_CURVES; i++) {
+    for (int i = 0; i < SFP__CURVES; i++) {
         sfp__json_object(j, curve_keys[i]);
         put_numbers(j, "x", r->curve[i].count, r->curve[i].x);
         put_numbers(j, "y", r->curve[i].count, r->curve[i].y);
@@ -151,7 +151,7 @@ static void put_bins(sfp__json *j, const sfp_result *r, const char *key)
 {
     const sfp__reliability *c = &r->calibration.bins;
     sfp__json_array_as(j, key, &spaced);
-    for (int b = 0; b < SFP_RELIABILITY_BINS; b++) {
+    for (int b = 0; b < SFP__RELIABILITY_BINS; b++) {
         sfp__json_array_as(j, NULL, &spaced);
         sfp__json_uint(j, NULL, c->count[b]);
         sfp__json_uint(j, NULL, c->correct[b]);
@@ -195,7 +195,7 @@ void sfp__json_seed(sfp__json *j, const char *key, uint64_t seed)
 static sfp_status get_seed(const sfp__json_in *in, const sfp__json_value *from, const char *key, uint64_t *out)
 {
     const sfp__json_value *v = sfp__json_get(from, key);
-    if (!sfp__json_is(v, SFP_JSON_STRING))
+    if (!sfp__json_is(v, SFP__JSON_STRING))
         return sfp__json_need_uint(in, from, key, out);
     char *end;
     const char *text = sfp__json_text(v);
@@ -213,9 +213,9 @@ static sfp_status get_names(const sfp__json_in *in, const sfp__json_value *root,
     char **out = strcmp(key, "task_names") == 0 ? r->task_names : r->class_names;
     for (size_t i = 0; i < sfp__json_size(list); i++) {
         const sfp__json_value *v = sfp__json_at(list, i);
-        if (sfp__json_is(v, SFP_JSON_NULL))
+        if (sfp__json_is(v, SFP__JSON_NULL))
             continue;
-        if (!sfp__json_is(v, SFP_JSON_STRING))
+        if (!sfp__json_is(v, SFP__JSON_STRING))
             return sfp__json_bad(in, key, "a list of strings or null");
         if (!(out[i] = sfp__strdup(sfp__json_text(v))))
             return sfp__fail_nomem(in->err);
@@ -229,9 +229,9 @@ static sfp_status get_option_value(const sfp__json_in *in, const sfp__json_value
                                    sfp_result *r)
 {
     const sfp__json_value *v = sfp__json_get(object, key);
-    if (object && !sfp__json_is(object, SFP_JSON_OBJECT))
+    if (object && !sfp__json_is(object, SFP__JSON_OBJECT))
         return sfp__json_bad(in, name, "an object");
-    if (v && !sfp__json_is(v, SFP_JSON_STRING)) {
+    if (v && !sfp__json_is(v, SFP__JSON_STRING)) {
         char expected[80];
         (void)snprintf(expected, sizeof expected, "a string; every value in '%s' must be a string", name);
         return sfp__json_bad(in, key, expected);
@@ -243,7 +243,7 @@ static sfp_status get_config(const sfp__json_in *in, const sfp__json_value *root
 {
     const sfp__json_value *config = NULL, *defaults = sfp__json_get(root, "defaults"),
                           *preset = sfp__json_get(root, "preset_values");
-    TRY(sfp__json_need(in, root, name, SFP_JSON_OBJECT, &config));
+    TRY(sfp__json_need(in, root, name, SFP__JSON_OBJECT, &config));
     if (sfp__json_size(config) > CONFIG_MAX)
         return sfp__json_bad(in, name, "an object with at most 10000 keys");
     for (size_t i = 0; i < sfp__json_size(config); i++) {
@@ -264,7 +264,7 @@ static sfp_status get_matrix(const sfp__json_in *in, const sfp__json_value *from
     TRY(sfp__json_need_array(in, from, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *row = sfp__json_at(list, i);
-        if (!sfp__json_is(row, SFP_JSON_ARRAY) || sfp__json_size(row) != n)
+        if (!sfp__json_is(row, SFP__JSON_ARRAY) || sfp__json_size(row) != n)
             return sfp__json_bad(in, key, "a square matrix with one row per task");
         for (size_t j = 0; j < n; j++)
             TRY(sfp__json_to_real(in, sfp__json_at(row, j), key, low, 1, &a[i * n + j]));
@@ -315,7 +315,7 @@ static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const 
     uint64_t offered = 0, task = 0;
     double average; /* checked but not stored: it follows from `accuracy` */
     OWNED double *row = NULL;
-    if (!sfp__json_is(v, SFP_JSON_OBJECT))
+    if (!sfp__json_is(v, SFP__JSON_OBJECT))
         return sfp__json_bad(in, key, "a list of objects");
     TRY(sfp__json_need_uint(in, v, "offered", &offered));
     TRY(sfp__json_need_uint(in, v, "task", &task));
@@ -334,7 +334,7 @@ static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const 
 static sfp_status get_evaluations(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
     const sfp__json_value *list = NULL;
-    TRY(sfp__json_need_array(in, root, key, 0, SFP_EVALUATIONS_MAX, &list));
+    TRY(sfp__json_need_array(in, root, key, 0, SFP__EVALUATIONS_MAX, &list));
     for (size_t i = 0; i < sfp__json_size(list); i++)
         TRY(get_evaluation(in, key, sfp__json_at(list, i), r));
     return SFP_OK;
@@ -343,9 +343,9 @@ static sfp_status get_evaluations(const sfp__json_in *in, const sfp__json_value 
 static sfp_status get_curve(const sfp__json_in *in, const char *key, const sfp__json_value *v, sfp__curve *c)
 {
     const sfp__json_value *x = NULL, *y = NULL;
-    if (!sfp__json_is(v, SFP_JSON_OBJECT))
+    if (!sfp__json_is(v, SFP__JSON_OBJECT))
         return sfp__json_bad(in, key, "an object");
-    TRY(sfp__json_need_array(in, v, "x", 0, SFP_CURVE_MAX, &x));
+    TRY(sfp__json_need_array(in, v, "x", 0, SFP__CURVE_MAX, &x));
     TRY(sfp__json_need_array(in, v, "y", sfp__json_size(x), sfp__json_size(x), &y));
     for (size_t i = 0; i < sfp__json_size(x); i++) {
         double px, py;
@@ -361,8 +361,8 @@ static sfp_status get_curve(const sfp__json_in *in, const char *key, const sfp__
 static sfp_status get_curves(const sfp__json_in *in, const sfp__json_value *root, const char *key, sfp_result *r)
 {
     const sfp__json_value *curves = NULL;
-    TRY(sfp__json_need(in, root, key, SFP_JSON_OBJECT, &curves));
-    for (int i = 0; i < SFP_CURVES; i++) {
+    TRY(sfp__json_need(in, root, key, SFP__JSON_OBJECT, &curves));
+    for (int i = 0; i < SFP__CURVES; i++) {
         const sfp__json_value *v = sfp__json_get(curves, curve_keys[i]);
         if (v)
             TRY(get_curve(in, curve_keys[i], v, &r->curve[i]));
@@ -372,7 +372,7 @@ static sfp_status get_curves(const sfp__json_in *in, const sfp__json_value *root
 
 static sfp_status to_cell(const sfp__json_in *in, const sfp__json_value *v, const char *key, int64_t limit, uint64_t *out)
 {
-    if (!sfp__json_is(v, SFP_JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) >= limit)
+    if (!sfp__json_is(v, SFP__JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) >= limit)
         return sfp__json_bad(in, key, "a matrix of counts and class numbers in range");
     *out = (uint64_t)sfp__json_integer(v);
     return SFP_OK;
@@ -408,7 +408,7 @@ static sfp_status get_confusion(const sfp__json_in *in, const sfp__json_value *r
     TRY(sfp__json_need_array(in, root, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *row = sfp__json_at(list, i);
-        if (!sfp__json_is(row, SFP_JSON_ARRAY) || sfp__json_size(row) != n)
+        if (!sfp__json_is(row, SFP__JSON_ARRAY) || sfp__json_size(row) != n)
             return sfp__json_bad(in, key, "a square matrix of counts with one row per class");
         for (size_t k = 0; k < n; k++)
             TRY(to_cell(in, sfp__json_at(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
@@ -420,8 +420,8 @@ static sfp_status get_bins(const sfp__json_in *in, const sfp__json_value *from, 
 {
     sfp__reliability *c = &r->calibration.bins;
     const sfp__json_value *list = NULL;
-    TRY(sfp__json_need_array(in, from, key, SFP_RELIABILITY_BINS, SFP_RELIABILITY_BINS, &list));
-    for (size_t b = 0; b < SFP_RELIABILITY_BINS; b++) {
+    TRY(sfp__json_need_array(in, from, key, SFP__RELIABILITY_BINS, SFP__RELIABILITY_BINS, &list));
+    for (size_t b = 0; b < SFP__RELIABILITY_BINS; b++) {
         const sfp__json_value *bin = sfp__json_at(list, b); /* json_array_get returns NULL if it is not an array */
         TRY(to_cell(in, sfp__json_at(bin, 0), key, COUNT_LIMIT, &c->count[b]));
         TRY(to_cell(in, sfp__json_at(bin, 1), key, (int64_t)c->count[b] + 1, &c->correct[b]));
@@ -469,28 +469,28 @@ static void put_field(sfp__json *j, const sfp__result_field *f, const sfp_result
 {
     const void *at = (const char *)r + f->offset;
     switch (f->kind) {
-    case SFP_FIELD_TEXT:
+    case SFP__FIELD_TEXT:
         sfp__json_string(j, f->key, at);
         break;
-    case SFP_FIELD_FLAG:
+    case SFP__FIELD_FLAG:
         sfp__json_bool(j, f->key, *(const bool *)at);
         break;
-    case SFP_FIELD_SEED:
+    case SFP__FIELD_SEED:
         sfp__json_seed(j, f->key, *(const uint64_t *)at);
         break;
-    case SFP_FIELD_WHOLE:
+    case SFP__FIELD_WHOLE:
         sfp__json_int(j, f->key, *(const int *)at);
         break;
-    case SFP_FIELD_COUNT:
+    case SFP__FIELD_COUNT:
         sfp__json_uint(j, f->key, *(const uint64_t *)at);
         break;
-    case SFP_FIELD_REAL:
+    case SFP__FIELD_REAL:
         sfp__json_exact(j, f->key, *(const double *)at);
         break;
-    case SFP_FIELD_PART:
+    case SFP__FIELD_PART:
         find_part(f)->put(j, r, f->key);
         break;
-    case SFP_FIELD_DERIVED:
+    case SFP__FIELD_DERIVED:
         break;
     }
 }
@@ -501,27 +501,27 @@ static sfp_status get_field(const sfp__json_in *in, const sfp__result_field *f, 
     const sfp__json_value *v;
     int64_t n = 0;
     switch (f->kind) {
-    case SFP_FIELD_TEXT:
+    case SFP__FIELD_TEXT:
         return sfp__json_need_text(in, from, f->key, at, f->size);
-    case SFP_FIELD_FLAG:
+    case SFP__FIELD_FLAG:
         v = sfp__json_get(from, f->key);
-        if (!sfp__json_is(v, SFP_JSON_TRUE) && !sfp__json_is(v, SFP_JSON_FALSE))
+        if (!sfp__json_is(v, SFP__JSON_TRUE) && !sfp__json_is(v, SFP__JSON_FALSE))
             return sfp__json_bad(in, f->key, "true or false");
-        *(bool *)at = sfp__json_is(v, SFP_JSON_TRUE);
+        *(bool *)at = sfp__json_is(v, SFP__JSON_TRUE);
         return SFP_OK;
-    case SFP_FIELD_SEED:
+    case SFP__FIELD_SEED:
         return get_seed(in, from, f->key, at);
-    case SFP_FIELD_WHOLE:
+    case SFP__FIELD_WHOLE:
         TRY(sfp__json_need_int(in, from, f->key, 0, WHOLE_MAX, &n));
         *(int *)at = (int)n;
         return SFP_OK;
-    case SFP_FIELD_COUNT:
+    case SFP__FIELD_COUNT:
         return sfp__json_need_uint(in, from, f->key, at);
-    case SFP_FIELD_REAL:
+    case SFP__FIELD_REAL:
         return sfp__json_need_real(in, from, f->key, f->low, f->high, at);
-    case SFP_FIELD_PART:
+    case SFP__FIELD_PART:
         return find_part(f)->get ? find_part(f)->get(in, from, f->key, r) : SFP_OK;
-    case SFP_FIELD_DERIVED:
+    case SFP__FIELD_DERIVED:
         break;
     }
     return SFP_OK;
@@ -537,7 +537,7 @@ static const sfp__json_form *group_form(const sfp__result_field *f)
 {
     if (is_diagnostic(f))
         return &options;
-    return f->kind == SFP_FIELD_REAL ? &spaced : NULL;
+    return f->kind == SFP__FIELD_REAL ? &spaced : NULL;
 }
 
 /* Returns whether the result has the group of this field. */
@@ -560,7 +560,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", r->version);
     for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
-        if (f->kind == SFP_FIELD_DERIVED || !has_group(f, r))
+        if (f->kind == SFP__FIELD_DERIVED || !has_group(f, r))
             continue;
         if (group && (!f->group || strcmp(f->group, group) != 0)) {
             sfp__json_end(&j);
@@ -580,10 +580,10 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
 static sfp_status read_result(const sfp__json_in *in, const sfp__json_value *root, sfp_result *r)
 {
     const sfp__json_value *tasks = NULL, *classes = NULL;
-    if (!sfp__json_is(root, SFP_JSON_OBJECT))
+    if (!sfp__json_is(root, SFP__JSON_OBJECT))
         return sfp__fail(in->err, SFP_EFORMAT, "%s: not a JSON object", in->label);
-    TRY(sfp__json_need_array(in, root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
-    TRY(sfp__json_need_array(in, root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
+    TRY(sfp__json_need_array(in, root, "task_names", 1, SFP__RESULT_TASKS_MAX, &tasks));
+    TRY(sfp__json_need_array(in, root, "class_names", 0, SFP__RESULT_CLASSES_MAX, &classes));
     TRY(sfp__result_init(r, (int)sfp__json_size(tasks), (int)sfp__json_size(classes), in->err));
     const char *version = sfp__json_text(sfp__json_get(root, "version"));
     if (version && strlen(version) < sizeof r->version)
@@ -591,9 +591,9 @@ static sfp_status read_result(const sfp__json_in *in, const sfp__json_value *roo
     for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
         const sfp__json_value *from = f->group ? sfp__json_get(root, f->group) : root;
         bool cells = strcmp(f->key, "confusion") == 0; /* its value may be under another key, confusion_cells */
-        if (f->kind == SFP_FIELD_DERIVED)
+        if (f->kind == SFP__FIELD_DERIVED)
             continue;
-        if (f->group && from && !sfp__json_is(from, SFP_JSON_OBJECT))
+        if (f->group && from && !sfp__json_is(from, SFP__JSON_OBJECT))
             return sfp__json_bad(in, f->group, "an object");
         if (f->optional && !sfp__json_get(from, f->key) && !cells)
             continue;

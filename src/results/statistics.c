@@ -96,7 +96,7 @@ void sfp__mean_interval(int n, const double *x, double *mean, double *half)
 
 double sfp__shown_half(int n, double half)
 {
-    return n >= SFP_INTERVAL_RUNS ? half : NAN;
+    return n >= SFP__INTERVAL_RUNS ? half : NAN;
 }
 
 /* --------------------------------------------------------------- Kendall's tau */
@@ -221,7 +221,7 @@ const char *sfp__verdict(double mean, double half, double paper, double spread)
         return NULL;
     if (isnan(mean))
         return "not run";
-    double allowed = (isnan(half) ? 0 : half) + (isnan(spread) ? SFP_DEFAULT_SPREAD : spread);
+    double allowed = (isnan(half) ? 0 : half) + (isnan(spread) ? SFP__DEFAULT_SPREAD : spread);
     if (fabs(mean - paper) <= allowed + 1e-12) /* a difference of exactly one point has a rounding error */
         return "same";
     return mean > paper ? "above" : "below";

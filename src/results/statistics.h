@@ -12,7 +12,7 @@ void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 
 /* Tables and charts for people show an interval of at least this many runs: with two, t is 12.7, and the interval of an accuracy can be
  * wider than 100 points. CSV and JSON have the half width from two runs on. */
-#define SFP_INTERVAL_RUNS 3
+#define SFP__INTERVAL_RUNS 3
 /* Returns the half width that people see; NAN: none. */
 double sfp__shown_half(int n, double half);
 
@@ -37,10 +37,10 @@ typedef struct sfp__paired {
 sfp__paired sfp__paired_differences(int n, const double *a, const double *b);
 
 /* The spread of a published figure that has none: one percentage point. */
-#define SFP_DEFAULT_SPREAD 0.01
+#define SFP__DEFAULT_SPREAD 0.01
 /* Compares our interval mean +- half with a published figure. "same": the figure lies in the interval, widened by its spread on
  * both sides. "above", "below": ours is above or below the figure. "not run": mean is NAN. NULL: there is no figure. A half that
- * is NAN counts as 0, a spread that is NAN as SFP_DEFAULT_SPREAD. */
+ * is NAN counts as 0, a spread that is NAN as SFP__DEFAULT_SPREAD. */
 const char *sfp__verdict(double mean, double half, double paper, double spread);
 
 #endif

@@ -60,8 +60,8 @@ static void free_indexed(sfp__arrivals *base)
 static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
-    bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    bool allocates = o->allocate != SFP_ALLOCATE_FIXED && timed;
+    bool timed = p->clock == SFP__CLOCK_VIRTUAL || p->clock == SFP__CLOCK_REAL;
+    bool allocates = o->allocate != SFP__ALLOCATE_FIXED && timed;
     a->max_batches = allocates ? SFP__RUN_POOL_BATCHES : 1;
     const sfp__clock_options co = {.kind = p->clock,
                                    .lambda = o->rate,

@@ -93,7 +93,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     live *a = (live *)base;
     const sfp__plan *p = base->plan;
     const sfp__run_options *o = p->opt;
-    bool real = p->clock == SFP_CLOCK_REAL;
+    bool real = p->clock == SFP__CLOCK_REAL;
     TRY(sfp__store_resume(base->store, base->generation, err));
     if (redelivers(a))
         TRY(p->source->ops->set_store(p->source, base->store, err));
@@ -112,7 +112,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                    .resize = o->learner.resize,
                                    .batch = o->learner.batch,
                                    .queue = real ? o->queue : SFP__RUN_PREFETCH,
-                                   .policy = real ? o->policy : SFP_QUEUE_BLOCK,
+                                   .policy = real ? o->policy : SFP__QUEUE_BLOCK,
                                    .pool = a->pool,
                                    .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
                                    .max_wait = !waits               ? (double)INFINITY
@@ -249,7 +249,7 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool dropped = i->fate == SFP_DISCARD_DROPPED;
+        bool dropped = i->fate == SFP__DISCARD_DROPPED;
         a->dropped += dropped;
         TRY(sfp__store_get(a->base.store, i->id, &row, err));
         if (row.name && strcmp(row.name, i->name) == 0) /* else its file was moved since, and it is delivered again */
@@ -281,7 +281,7 @@ static void skip_refused(live *a)
         bool allowed = sfp__classes_allowed(a->classes, i->class_name);
         if (!allowed) {
             sfp__classes_refuse(a->classes, i->class_name, i->name);
-            i->fate = SFP_DISCARD_SKIPPED;
+            i->fate = SFP__DISCARD_SKIPPED;
         }
         sfp__arrival_list_put(allowed ? &a->in.batch : &a->in.discarded, i);
     }
@@ -435,7 +435,7 @@ static void choose_samples(live *a)
         if (next < kept && a->samples[next].rgb == i->rgb)
             next++;
         else
-            i->fate = SFP_DISCARD_DROPPED;
+            i->fate = SFP__DISCARD_DROPPED;
     }
 }
 
@@ -460,10 +460,10 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     if (a->pool)
         choose_samples(a);
     for (sfp__arrival *i = a->taken.first; i; i = i->next) {
-        if (i->fate != SFP_DISCARD_NONE)
+        if (i->fate != SFP__DISCARD_NONE)
             continue;
         if (d->count == batch) { /* urgent ones */
-            i->fate = SFP_DISCARD_SKIPPED;
+            i->fate = SFP__DISCARD_SKIPPED;
             continue;
         }
         sfp__sample *s = &a->samples[d->count++];
@@ -472,8 +472,8 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     }
     sfp__arrival_list kept = {0};
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
-        bool later = i->fate == SFP_DISCARD_SKIPPED;
-        i->fate = later ? SFP_DISCARD_NONE : i->fate;
+        bool later = i->fate == SFP__DISCARD_SKIPPED;
+        i->fate = later ? SFP__DISCARD_NONE : i->fate;
         sfp__arrival_list_put(later ? &a->held : &kept, i);
     }
     a->taken = kept;
@@ -527,7 +527,7 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
         TRY(status);
     }
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
-        sfp_status status = i->fate == SFP_DISCARD_NONE
+        sfp_status status = i->fate == SFP__DISCARD_NONE
                                 ? sfp__store_learned(base->store, i->id, i->class_name, err)
                                 : sfp__store_refuse(base->store, i->id, SFP__DROPPED, "the learner was busy", err);
         sfp__arrival_free(i);
@@ -610,7 +610,7 @@ static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
 
 static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
 {
-    if (a->base.plan->clock == SFP_CLOCK_REAL && o->allocate != SFP_ALLOCATE_FIXED)
+    if (a->base.plan->clock == SFP__CLOCK_REAL && o->allocate != SFP__ALLOCATE_FIXED)
         a->pool = SFP__RUN_POOL_BATCHES;
     size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
     TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
@@ -634,7 +634,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
                                             .free = free_live};
     live *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
-    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
+    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP__CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     if (p->opt->out && !p->opt->resume) /* of a run that was killed before its first checkpoint */

@@ -183,7 +183,7 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     pthread_mutex_init(&f->lock, NULL);
     const sfp__want list[] = {
         {&f->ring, depth, sizeof *f->ring}, {&rgb, depth * max, f->bytes}, {&sample, depth * max, sizeof *sample}};
-    TRY(sfp__block(&f->block, SFP_LIST(list), err));
+    TRY(sfp__block(&f->block, SFP__LIST(list), err));
     for (size_t i = 0; i < depth; i++)
         f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max};
     const sfp__prefetcher_options po = {.item_name = "batch",

@@ -17,7 +17,7 @@ enum { WARM_UP = 3 }; /* batches between the steady state and the first batch th
 /* Returns the number of recent batches that ssd compares with; other methods have none. */
 static int window_of(const sfp__buffer *b)
 {
-    return b->method->needs & SFP_NEED_PIXELS ? b->opt.ssd.window : 0;
+    return b->method->needs & SFP__NEED_PIXELS ? b->opt.ssd.window : 0;
 }
 
 /* Returns the number of batches after which the filling ends at the latest. Some batches may be short: the buffer gets twice the

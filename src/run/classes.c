@@ -54,7 +54,7 @@ void sfp__classes_done(sfp__classes *c)
  * in a stream are UTF-8 (sfp__names_add), and states and results hold them unchanged. */
 static sfp_status check_name(const char *path, int c, const char *then, const char *now, const char *wanted, sfp_error *err)
 {
-    char a[SFP_NAME_MAX], b[SFP_NAME_MAX];
+    char a[SFP__NAME_MAX], b[SFP__NAME_MAX];
     if (strcmp(then, now) == 0)
         return SFP_OK;
     return sfp__fail(err, SFP_EINVAL, "%s: class %d is '%s' in this file and '%s' in the stream, expected %s", path, c,
@@ -105,7 +105,7 @@ static const char *find_similar(const sfp__classes *c, const char *name)
 /* A class has appeared. A label with a typing error adds a class, too: warns if it resembles a known one. */
 static sfp_status add_known(sfp__classes *c, const char *name, bool warns, sfp_error *err)
 {
-    char new[SFP_NAME_MAX], old[SFP_NAME_MAX];
+    char new[SFP__NAME_MAX], old[SFP__NAME_MAX];
     int32_t number;
     bool is_known = sfp__names_find(&c->known, name, strlen(name)) >= 0;
     const char *similar = warns && !is_known ? find_similar(c, name) : NULL;
@@ -123,7 +123,7 @@ bool sfp__classes_allowed(const sfp__classes *c, const char *name)
 void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file)
 {
     enum { REPORTED_MAX = 100 }; /* further names are only counted */
-    char text[SFP_ERROR_MAX], at[SFP_NAME_MAX], label[SFP_NAME_MAX], class[SFP_NAME_MAX];
+    char text[SFP_ERROR_MAX], at[SFP__NAME_MAX], label[SFP__NAME_MAX], class[SFP__NAME_MAX];
     int before = c->refused.count;
     int32_t number;
     if (before == REPORTED_MAX || sfp__names_add(&c->refused, name, strlen(name), &number, NULL) || number < before)

@@ -36,7 +36,7 @@ int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep)
 
 sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
 {
-    bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
+    bool timed = opt->kind == SFP__CLOCK_VIRTUAL || opt->kind == SFP__CLOCK_REAL;
     if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples per second, expected more than 0", opt->lambda);
     int capacity = !timed ? 1 : opt->pool ? opt->pool : opt->queue + 1;
@@ -100,7 +100,7 @@ static void enqueue_arrived(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
         int capacity = c->opt.pool ? c->opt.pool : c->opt.queue + (idle && c->waiting == 0);
-        if (c->waiting >= capacity && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
+        if (c->waiting >= capacity && c->opt.policy == SFP__QUEUE_BLOCK && !c->opt.pool) {
             c->held = true;
             return;
         }
@@ -108,7 +108,7 @@ static void enqueue_arrived(sfp__clock *c, bool idle)
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }
-        if (c->waiting >= capacity && capacity > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
+        if (c->waiting >= capacity && capacity > 0 && (c->opt.pool || c->opt.policy == SFP__QUEUE_DROP_OLDEST))
             pop(c, 1);
         if (c->waiting < capacity)
             c->queue[c->waiting++] = (sfp__queued_batch){c->next, arrival(c, c->next)};
@@ -118,12 +118,12 @@ static void enqueue_arrived(sfp__clock *c, bool idle)
 
 static bool stopped(const sfp__clock *c)
 {
-    return c->opt.kind == SFP_CLOCK_REAL && c->opt.stop && atomic_load(c->opt.stop);
+    return c->opt.kind == SFP__CLOCK_REAL && c->opt.stop && atomic_load(c->opt.stop);
 }
 
 static void wait_until(sfp__clock *c, double at)
 {
-    if (c->opt.kind != SFP_CLOCK_REAL) {
+    if (c->opt.kind != SFP__CLOCK_REAL) {
         c->now = fmax(c->now, at);
         return;
     }
@@ -161,7 +161,7 @@ static int take(sfp__clock *c)
         c->delivered[0] = c->next;
         return c->next < c->batches ? (c->next++, 1) : 0;
     }
-    if (c->opt.kind == SFP_CLOCK_REAL)
+    if (c->opt.kind == SFP__CLOCK_REAL)
         c->now = sfp__monotonic_seconds() - c->began;
     if (c->waiting == 0 || c->opt.pool)
         enqueue_arrived(c, true);
@@ -190,7 +190,7 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds)
     if (n == 0 || c->delivered_count > 0)
         return;
     if (c->timed) {
-        c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__monotonic_seconds() - c->began : c->now + c->spent;
+        c->now = c->opt.kind == SFP__CLOCK_REAL ? sfp__monotonic_seconds() - c->began : c->now + c->spent;
         enqueue_arrived(c, false);
     }
     c->spent = 0;
@@ -261,13 +261,13 @@ bool sfp__clock_read(sfp__clock *c, const sfp__json_value *j)
     const sfp__json_value *queue = sfp__json_get(j, "queue"), *delivered = sfp__json_get(j, "taken");
     if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, sfp__json_get(j, "lag")) ||
         !sfp__json_real_at(j, "now", &now) || !sfp__json_real_at(j, "blocked", &blocked) ||
-        !sfp__json_real_at(j, "spent", &spent) || !sfp__json_is(queue, SFP_JSON_ARRAY) ||
-        !sfp__json_is(delivered, SFP_JSON_ARRAY) || sfp__json_size(queue) > (size_t)c->capacity ||
+        !sfp__json_real_at(j, "spent", &spent) || !sfp__json_is(queue, SFP__JSON_ARRAY) ||
+        !sfp__json_is(delivered, SFP__JSON_ARRAY) || sfp__json_size(queue) > (size_t)c->capacity ||
         sfp__json_size(delivered) > (size_t)c->capacity || !(spent >= 0))
         return false;
     for (size_t i = 0; i < sfp__json_size(queue); i++) {
         const sfp__json_value *entry = sfp__json_at(queue, i), *batch = sfp__json_at(entry, 0), *at = sfp__json_at(entry, 1);
-        if (!sfp__json_is(batch, SFP_JSON_INTEGER) || batch->integer < 0 || batch->integer >= next || !sfp__json_is_number(at))
+        if (!sfp__json_is(batch, SFP__JSON_INTEGER) || batch->integer < 0 || batch->integer >= next || !sfp__json_is_number(at))
             return false;
         c->queue[i].batch = batch->integer;
         c->queue[i].arrived_at = sfp__json_number(at);
@@ -283,7 +283,7 @@ bool sfp__clock_read(sfp__clock *c, const sfp__json_value *j)
     c->now = now;
     c->blocked = blocked;
     c->spent = spent;
-    c->held = sfp__json_is(sfp__json_get(j, "held"), SFP_JSON_TRUE);
+    c->held = sfp__json_is(sfp__json_get(j, "held"), SFP__JSON_TRUE);
     c->began = sfp__monotonic_seconds() - c->now;
     return true;
 }

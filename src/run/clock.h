@@ -24,13 +24,13 @@
 
 /* DEFAULT: off without an arrival rate; with one, virtual, or real on live streams. */
 typedef enum sfp__clock_kind {
-    SFP_CLOCK_PAPER,
-    SFP_CLOCK_VIRTUAL,
-    SFP_CLOCK_REAL,
-    SFP_CLOCK_OFF,
-    SFP_CLOCK_DEFAULT
+    SFP__CLOCK_PAPER,
+    SFP__CLOCK_VIRTUAL,
+    SFP__CLOCK_REAL,
+    SFP__CLOCK_OFF,
+    SFP__CLOCK_DEFAULT
 } sfp__clock_kind;
-typedef enum sfp__queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp__queue_policy;
+typedef enum sfp__queue_policy { SFP__QUEUE_DROP_OLDEST, SFP__QUEUE_DROP_NEWEST, SFP__QUEUE_BLOCK } sfp__queue_policy;
 
 /* The name of a clock, "virtual"; DEFAULT has none. */
 const char *sfp__clock_name(sfp__clock_kind kind);

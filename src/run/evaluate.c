@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = SFP_PREDICT_BATCH_MAX }; /* maximum number of images per prediction */
+enum { CHUNK = SFP__PREDICT_BATCH_MAX }; /* maximum number of images per prediction */
 
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks, int size, sfp__resize resize, int dim,
                                  size_t memory, sfp__evaluator **out, sfp_error *err)
@@ -24,7 +24,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
     const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered}, {&e->accuracy, rows, sizeof *e->accuracy},
                               {&e->state, n, sizeof *e->state},          {&e->has_query, n, sizeof *e->has_query},
                               {&e->rgb, e->all ? n : CHUNK, e->bytes},   {&e->query, n, (size_t)dim * sizeof *e->query}};
-    TRY(sfp__block(&e->block, SFP_LIST(list), err));
+    TRY(sfp__block(&e->block, SFP__LIST(list), err));
     memset(e->state, 0, n);
     memset(e->has_query, 0, n * sizeof *e->has_query);
     *out = TAKE(e);

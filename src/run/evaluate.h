@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#define SFP_EVALUATOR_MEMORY ((size_t)1 << 30)
+#define SFP__EVALUATOR_MEMORY ((size_t)1 << 30)
 /* Not a failure: the run was stopped during an evaluation, and nothing was recorded. TRY passes it up to run.c. */
 #define SFP__STOPPED ((sfp_status)127)
 

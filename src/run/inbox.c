@@ -117,7 +117,7 @@ static bool drop_batch(sfp__inbox *b, int from)
     int i = 0, dropped = 0;
     for (sfp__arrival *a; (a = sfp__arrival_list_take(&b->labelled)); i++) {
         if (i >= from && dropped < b->opt.batch && !a->urgent) {
-            discard(b, a, SFP_DISCARD_DROPPED);
+            discard(b, a, SFP__DISCARD_DROPPED);
             dropped++;
         } else {
             sfp__arrival_list_put(&kept, a);
@@ -130,13 +130,13 @@ static bool drop_batch(sfp__inbox *b, int from)
 /* Called when a batch may have become complete. If there are too many, the policy drops one or blocks the source. */
 static void drop_excess_batches(sfp__inbox *b, bool may_wait)
 {
-    if (!b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK) {
+    if (!b->opt.pool && b->opt.policy == SFP__QUEUE_BLOCK) {
         while (may_wait && complete(b) > queue_limit(b) && !atomic_load(&b->stop))
             wait_for_change(b, poll_seconds);
         return;
     }
     for (bool some = true; some && complete(b) > queue_limit(b);) {
-        bool oldest = b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0);
+        bool oldest = b->opt.pool || (b->opt.policy == SFP__QUEUE_DROP_OLDEST && queue_limit(b) > 0);
         some = drop_batch(b, oldest ? 0 : b->labelled.count - b->opt.batch);
     }
 }
@@ -232,7 +232,7 @@ static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw
     if (lost || p->bytes)
         TRY(store_sample(b, &origin, p, a, err));
     if (lost)
-        a->fate = SFP_DISCARD_SKIPPED;
+        a->fate = SFP__DISCARD_SKIPPED;
     if (p->bytes) {
         char where[512];
         TRY(sfp__alloc(&a->rgb, bytes, 1, err));
@@ -241,7 +241,7 @@ static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw
         if (status == SFP_ENOMEM)
             return status;
         if (status)
-            a->fate = SFP_DISCARD_SKIPPED;
+            a->fate = SFP__DISCARD_SKIPPED;
     }
     *out = TAKE(a);
     return SFP_OK;
@@ -263,7 +263,7 @@ static bool is_first_of_class(sfp__inbox *b, int32_t label)
 
 static void put(sfp__inbox *b, sfp__arrival *a)
 {
-    if (a->fate != SFP_DISCARD_NONE) {
+    if (a->fate != SFP__DISCARD_NONE) {
         discard(b, a, a->fate);
     } else if (a->rgb && a->label >= 0) {
         a->urgent |= is_first_of_class(b, a->label);
@@ -315,7 +315,7 @@ static void *work(void *arg)
         double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
         b->stats.decode += decoded - arrived;
-        if (status || a->fate != SFP_DISCARD_NONE)
+        if (status || a->fate != SFP__DISCARD_NONE)
             record_error(b, &err);
         if (!status)
             put(b, a);

@@ -20,7 +20,7 @@
 
 /* ------------------------------------------------------------------- an arrival */
 
-typedef enum sfp__discard_reason { SFP_DISCARD_NONE, SFP_DISCARD_DROPPED, SFP_DISCARD_SKIPPED } sfp__discard_reason;
+typedef enum sfp__discard_reason { SFP__DISCARD_NONE, SFP__DISCARD_DROPPED, SFP__DISCARD_SKIPPED } sfp__discard_reason;
 
 typedef struct sfp__arrival {
     struct sfp__arrival *next; /* in its list */

@@ -269,11 +269,11 @@ static sfp_status add_points(const sfp__run *run, int n, const sfp__timestamp_de
 {
     sfp__curve *curve = run->journal.r->curve;
     const sfp__lag *lag = run->arrivals->lag;
-    TRY(add_point(run, &curve[SFP_CURVE_PREQUENTIAL], prequential_accuracy(&run->at), err));
+    TRY(add_point(run, &curve[SFP__CURVE_PREQUENTIAL], prequential_accuracy(&run->at), err));
     if (t->loss && t->steps > 0)
-        TRY(add_point(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
-    TRY(add_point(run, &curve[SFP_CURVE_RATE], n / t->seconds.total, err));
-    return lag ? add_point(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
+        TRY(add_point(run, &curve[SFP__CURVE_LOSS], t->loss[t->steps - 1], err));
+    TRY(add_point(run, &curve[SFP__CURVE_RATE], n / t->seconds.total, err));
+    return lag ? add_point(run, &curve[SFP__CURVE_LAG], lag->last, err) : SFP_OK;
 }
 
 static void count_times(sfp_result *r, const sfp__timestamp_details *t)

@@ -22,7 +22,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
     return (sfp__run_options){.vit = vit,
                               .pool = pool,
                               .learner = sfp__learner_options_defaults(vit),
-                              .clock = SFP_CLOCK_OFF,
+                              .clock = SFP__CLOCK_OFF,
                               .calibrate = 20,
                               .pending = 1000,
                               .max_skipped = 0.01,
@@ -70,7 +70,7 @@ static sfp_status start_result(sfp__run *run, sfp_error *err)
 /* Without a clock nothing else is dropped, so the user is told why not all samples are processed. */
 static void report_excluded(const sfp__plan *p)
 {
-    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP_CLOCK_OFF;
+    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP__CLOCK_OFF;
     int64_t n = excludes ? sfp__batches_excluded(&p->tasks, p->opt->learner.batch, p->tasks.count) : 0;
     if (n > 0)
         sfp__plan_info(p, "%lld sample%s in short last batches of tasks %s excluded, as in the paper", (long long)n,
@@ -91,7 +91,7 @@ static sfp_status find_init_state(sfp__run *run, sfp_error *err)
         return SFP_OK;
     TRY(sfp__safetensors_open(run->init_state, &st, err));
     const char *format = sfp__tensor_file_meta(st, "format");
-    if (format ? strcmp(format, SFP_STATE_FORMAT) == 0 || strcmp(format, SFP_CHECKPOINT_FORMAT) == 0
+    if (format ? strcmp(format, SFP__STATE_FORMAT) == 0 || strcmp(format, SFP__CHECKPOINT_FORMAT) == 0
                : sfp__state_pool_read(st, &pool) && sfp__tensor_file_find(st, "last.weight"))
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT, "%s: not a state or a checkpoint, expected one of them or a run directory",
@@ -122,7 +122,7 @@ static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
     if (!p->test)
         return SFP_OK;
     TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, run->predictor->tap_dim,
-                              SFP_EVALUATOR_MEMORY, &run->evaluator, err));
+                              SFP__EVALUATOR_MEMORY, &run->evaluator, err));
     run->evaluator->on_progress = sfp__run_report_evaluation;
     run->evaluator->progress_ctx = run;
     run->evaluator->max_skipped = sfp__run_max_skipped(p, (uint64_t)run->evaluator->total);

@@ -132,7 +132,7 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
     if (o->tasks && strcmp(o->tasks, "free") != 0)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks",
                              o->tasks, p->data);
-    if (p->clock == SFP_CLOCK_PAPER || p->clock == SFP_CLOCK_VIRTUAL)
+    if (p->clock == SFP__CLOCK_PAPER || p->clock == SFP__CLOCK_VIRTUAL)
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock is %s, expected real or off: %s is a live stream, whose length is unknown",
                              sfp__clock_name(p->clock), p->data);
@@ -143,7 +143,7 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
     if (o->rate > 0 && !p->source->ops->on_demand)
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected max: the images of %s have their own arrival rate",
                              o->rate, p->data);
-    if (p->clock == SFP_CLOCK_REAL && p->source->ops->on_demand && !(o->rate > 0))
+    if (p->clock == SFP__CLOCK_REAL && p->source->ops->on_demand && !(o->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock real: this clock needs an arrival rate with %s; use --rate LAMBDA (samples per second)",
                              p->data);
@@ -324,7 +324,7 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
     size_t capacity = 0;
     TRY(sfp__lines_open(p->opt->costs, "seconds, one number per line", &lines, err));
     for (char *line;;) {
-        char *end, shown[SFP_NAME_MAX];
+        char *end, shown[SFP__NAME_MAX];
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
@@ -359,7 +359,7 @@ sfp_status sfp__run_query_seconds(const char *costs, double *seconds, sfp_error 
 static bool lacks_preset_clock(const sfp__plan *p)
 {
     const sfp__args *a = p->opt->given;
-    return a && p->opt->drop_short && sfp__args_rank(a, "rate") <= SFP_RANK_DEFAULT && !sfp__args_text(a, "clock");
+    return a && p->opt->drop_short && sfp__args_rank(a, "rate") <= SFP__RANK_DEFAULT && !sfp__args_text(a, "clock");
 }
 
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
@@ -370,7 +370,7 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
     if (lacks_preset_clock(p))
         sfp__plan_info(p, "preset %s: there is no arrival rate, so the clock is off and no batch is dropped; use --rate LAMBDA",
                        sfp__args_text(p->opt->given, "preset"));
-    if (!p->live && p->clock != SFP_CLOCK_OFF && !(p->opt->rate > 0))
+    if (!p->live && p->clock != SFP__CLOCK_OFF && !(p->opt->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
                              sfp__clock_name(p->clock));

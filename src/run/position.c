@@ -57,7 +57,7 @@ static bool read_trained(sfp__run *run, const sfp__json_value *trained)
 {
     sfp__classes *c = &run->classes;
     size_t n = sfp__json_size(trained);
-    if (!sfp__json_is(trained, SFP_JSON_ARRAY) || n > SFP_RESULT_CLASSES_MAX || (!run->plan.live && n != (size_t)c->count) ||
+    if (!sfp__json_is(trained, SFP__JSON_ARRAY) || n > SFP__RESULT_CLASSES_MAX || (!run->plan.live && n != (size_t)c->count) ||
         !sfp__classes_reserve(c, (int)n))
         return false;
     for (size_t k = 0; k < n; k++)
@@ -78,7 +78,7 @@ bool sfp__position_read(sfp__run *run, const sfp__json_value *root)
         !sfp__json_whole(root, "task", 0, p->tasks.count - 1, &task) ||
         !sfp__json_whole(root, "judged", 0, INT64_MAX, &prequential_total) ||
         !sfp__json_whole(root, "right", 0, prequential_total, &prequential_correct) ||
-        (cs != NULL) != (p->clock == SFP_CLOCK_PAPER) || !read_trained(run, sfp__json_get(root, "trained")))
+        (cs != NULL) != (p->clock == SFP__CLOCK_PAPER) || !read_trained(run, sfp__json_get(root, "trained")))
         return false;
     if (cs) { /* the measured value is kept: a new measurement would differ */
         at.cs = sfp__json_number(cs);
@@ -94,7 +94,7 @@ bool sfp__position_read(sfp__run *run, const sfp__json_value *root)
     at.task = (int)task;
     at.prequential_total = (uint64_t)prequential_total;
     at.prequential_correct = (uint64_t)prequential_correct;
-    at.evaluation_due = !p->live && sfp__json_is(sfp__json_get(root, "evaluation_due"), SFP_JSON_TRUE);
+    at.evaluation_due = !p->live && sfp__json_is(sfp__json_get(root, "evaluation_due"), SFP__JSON_TRUE);
     run->at = at;
     return true;
 }

@@ -101,7 +101,7 @@ static sfp_status evaluate_if_due(sfp__run *run, sfp_error *err)
 /* Does the stream have its own pace, so that seconds of training say little about when a checkpoint is due? */
 static bool uses_wall_time(const sfp__plan *p)
 {
-    return p->live || p->clock == SFP_CLOCK_REAL;
+    return p->live || p->clock == SFP__CLOCK_REAL;
 }
 
 /* The time between checkpoints. A watched directory delivers again what was not saved, so its checkpoints may be rare, except the
@@ -258,7 +258,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     *ready = false;
     if (run->ended_before)
         return sfp__files_complete(run, err);
-    if (p->clock == SFP_CLOCK_PAPER && !run->resumed) {
+    if (p->clock == SFP__CLOCK_PAPER && !run->resumed) {
         TRY(sfp__plan_keep_batches(p, run->journal.r, &run->at.cs, err));
     }
     *ready = run->resumed || !sfp__plan_stopped(p);

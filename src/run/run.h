@@ -33,8 +33,8 @@
 
 /* Which samples are processed if more arrive than there is time for (allocate.c). */
 typedef enum sfp__allocate {
-    SFP_ALLOCATE_FIXED,   /* whole batches, as the clock drops them */
-    SFP_ALLOCATE_ADAPTIVE /* samples chosen among all that arrived */
+    SFP__ALLOCATE_FIXED,   /* whole batches, as the clock drops them */
+    SFP__ALLOCATE_ADAPTIVE /* samples chosen among all that arrived */
 } sfp__allocate;
 
 typedef struct sfp__run_options {
@@ -84,7 +84,7 @@ typedef struct sfp__run_stream {
 } sfp__run_stream;
 
 typedef struct sfp__run_hooks {
-    void *ctx, *log_ctx; /* of progress; of log */
+    void *ctx, *log_ctx;                                    /* of progress; of log */
     void (*progress)(void *ctx, const sfp_run_progress *p); /* after each timestamp and during evaluations; NULL: no callback */
     sfp_log_fn log;                                         /* NULL: no callback */
     const atomic_int *stop; /* not 0: complete the timestamp, cancel an evaluation, write a checkpoint and end; NULL: never */
@@ -119,13 +119,13 @@ DEFINE_OWNED_PTR(sfp__run, sfp__run_close)
 
 /* Kinds of files in the directory of a run. */
 enum {
-    SFP_FILES_CHECKPOINT = 1,
-    SFP_FILES_OUTPUT = 2, /* result, report, predictions and state */
-    SFP_FILES_TASK_STATE = 4,
-    SFP_FILES_EVENTS = 8,
-    SFP_FILES_UNFINISHED = 16, /* those that a killed process was writing */
-    SFP_FILES_STORE = 32,      /* samples of a live stream */
-    SFP_FILES_ALL = 63
+    SFP__FILES_CHECKPOINT = 1,
+    SFP__FILES_OUTPUT = 2, /* result, report, predictions and state */
+    SFP__FILES_TASK_STATE = 4,
+    SFP__FILES_EVENTS = 8,
+    SFP__FILES_UNFINISHED = 16, /* those that a killed process was writing */
+    SFP__FILES_STORE = 32,      /* samples of a live stream */
+    SFP__FILES_ALL = 63
 };
 
 /* Removes all files of these kinds but `kept`, which is a path or NULL. */

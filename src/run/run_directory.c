@@ -27,27 +27,27 @@ static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
  * files are gone. */
 static const struct {
     const char *name; /* '#' matches any decimal number */
-    unsigned kind;    /* SFP_FILES_... */
+    unsigned kind;    /* SFP__FILES_... */
 } files[] = {
-    {"checkpoint.old", SFP_FILES_CHECKPOINT},
-    {"checkpoint", SFP_FILES_CHECKPOINT},
-    {RESULT, SFP_FILES_OUTPUT},
-    {REPORT, SFP_FILES_OUTPUT},
-    {SFP__RUN_PREDICTIONS, SFP_FILES_OUTPUT},
-    {SFP__RUN_PREDICTIONS ".#", SFP_FILES_OUTPUT},
-    {SFP__STORE_NAME, SFP_FILES_STORE},
-    {SFP__STORE_NAME "-wal", SFP_FILES_STORE},
-    {SFP__STORE_NAME "-shm", SFP_FILES_STORE},
-    {SFP__STORE_NAME "-journal", SFP_FILES_STORE},
-    {STATE, SFP_FILES_OUTPUT},
-    {"state-task-#.safetensors", SFP_FILES_TASK_STATE},
-    {SFP__RUN_EVENTS, SFP_FILES_EVENTS},
-    {"checkpoint.tmp.#", SFP_FILES_UNFINISHED},
-    {"checkpoint.old.tmp", SFP_FILES_UNFINISHED},
-    {RESULT ".tmp.#", SFP_FILES_UNFINISHED},
-    {REPORT ".tmp.#", SFP_FILES_UNFINISHED},
-    {STATE ".tmp.#", SFP_FILES_UNFINISHED},
-    {"state-task-#.safetensors.tmp.#", SFP_FILES_UNFINISHED},
+    {"checkpoint.old", SFP__FILES_CHECKPOINT},
+    {"checkpoint", SFP__FILES_CHECKPOINT},
+    {RESULT, SFP__FILES_OUTPUT},
+    {REPORT, SFP__FILES_OUTPUT},
+    {SFP__RUN_PREDICTIONS, SFP__FILES_OUTPUT},
+    {SFP__RUN_PREDICTIONS ".#", SFP__FILES_OUTPUT},
+    {SFP__STORE_NAME, SFP__FILES_STORE},
+    {SFP__STORE_NAME "-wal", SFP__FILES_STORE},
+    {SFP__STORE_NAME "-shm", SFP__FILES_STORE},
+    {SFP__STORE_NAME "-journal", SFP__FILES_STORE},
+    {STATE, SFP__FILES_OUTPUT},
+    {"state-task-#.safetensors", SFP__FILES_TASK_STATE},
+    {SFP__RUN_EVENTS, SFP__FILES_EVENTS},
+    {"checkpoint.tmp.#", SFP__FILES_UNFINISHED},
+    {"checkpoint.old.tmp", SFP__FILES_UNFINISHED},
+    {RESULT ".tmp.#", SFP__FILES_UNFINISHED},
+    {REPORT ".tmp.#", SFP__FILES_UNFINISHED},
+    {STATE ".tmp.#", SFP__FILES_UNFINISHED},
+    {"state-task-#.safetensors.tmp.#", SFP__FILES_UNFINISHED},
 };
 enum { FILES = sizeof files / sizeof *files };
 
@@ -72,7 +72,7 @@ sfp_status sfp__run_remove_files(const char *out, unsigned kinds, const char *ke
 
 /* Reads the position of the last intact checkpoint (sfp__free), its path and its method; NULL: there is none. Fails if the machine
  * prevents this: a run must not seem to be finished because its checkpoint could not be read. */
-static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP_NAME_MAX], sfp__json_value **root,
+static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP__NAME_MAX], sfp__json_value **root,
                                   sfp_error *err)
 {
     sfp_status failed = SFP_OK;
@@ -80,7 +80,7 @@ static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
         OWNED char *position = NULL;
         sfp_error why;
         TRY(sfp__plan_path(p, checkpoints[i], path, PATH_MAX, err));
-        sfp_status status = sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, &why);
+        sfp_status status = sfp__checkpoint_peek(path, method, SFP__NAME_MAX, &position, &why);
         if (sfp__is_machine_error(status))
             failed = sfp__fail(err, status, "%s", why.message);
         if (status)
@@ -92,7 +92,7 @@ static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
 
 static sfp_status has_checkpoint(const sfp__plan *p, bool *has, sfp_error *err)
 {
-    return sfp__directory_has_any(p->opt->out, SFP_LIST(checkpoints), has, err);
+    return sfp__directory_has_any(p->opt->out, SFP__LIST(checkpoints), has, err);
 }
 
 static sfp_status has_result(const sfp__plan *p, bool *has, sfp_error *err)
@@ -147,7 +147,7 @@ static sfp_status check_log(const sfp__plan *p, const char *name, const char *ke
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
     const char *names[FILES];
-    size_t count = list_files(SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | SFP_FILES_EVENTS | SFP_FILES_STORE, names);
+    size_t count = list_files(SFP__FILES_OUTPUT | SFP__FILES_TASK_STATE | SFP__FILES_EVENTS | SFP__FILES_STORE, names);
     char found[NAME_MAX + 1], store[PATH_MAX];
     bool predictions, events, checkpoint, result;
     TRY(check_log(p, SFP__RUN_PREDICTIONS, "id", &predictions, err));
@@ -188,7 +188,7 @@ sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err)
 sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    char path[PATH_MAX], method[SFP_NAME_MAX];
+    char path[PATH_MAX], method[SFP__NAME_MAX];
     TRY(sfp__directory_take(p->opt->out, &run->created, &run->lock, err));
     if (run->created == 0) /* the caller may have just created it */
         sfp__directory_sync_parent(p->opt->out);
@@ -203,7 +203,7 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     OWNED sfp__json_value *root = NULL;
     TRY(peek_checkpoint(p, path, method, &root, err));
     TRY(has_finished_result(p, &result, err));
-    bool unfinished = root ? !sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE) : !result;
+    bool unfinished = root ? !sfp__json_is(sfp__json_get(root, "finished"), SFP__JSON_TRUE) : !result;
     bool live = sfp__json_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s; use --resume to continue it, or choose another --out",
@@ -215,14 +215,14 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out, *kept = run->init_state[0] ? run->init_state : NULL; /* --resume reads it again */
-    unsigned kinds = SFP_FILES_UNFINISHED;
+    unsigned kinds = SFP__FILES_UNFINISHED;
     bool checkpoint, result;
     TRY(has_checkpoint(p, &checkpoint, err));
     TRY(has_result(p, &result, err));
     if (!run->resumed && (checkpoint || result)) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
         /* The events stay until the new run opens the file: they show that the directory belongs to a run (check_owner). */
-        kinds |= SFP_FILES_CHECKPOINT | SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | (p->live ? 0 : SFP_FILES_STORE);
+        kinds |= SFP__FILES_CHECKPOINT | SFP__FILES_OUTPUT | SFP__FILES_TASK_STATE | (p->live ? 0 : SFP__FILES_STORE);
     }
     return sfp__run_remove_files(out, kinds, kept, err);
 }
@@ -325,7 +325,7 @@ static sfp_status check_finished(const sfp__plan *p, sfp_error *err)
 
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
 {
-    char path[PATH_MAX], method[SFP_NAME_MAX];
+    char path[PATH_MAX], method[SFP__NAME_MAX];
     const char *now = p->opt->method ? p->opt->method : "";
     if (!p->opt->out)
         return SFP_OK;
@@ -391,7 +391,7 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
     OWNED sfp__json_value *root = NULL;
     TRY(sfp__json_parse(path, text, strlen(text), &root, err));
     TRY(restore_position(run, path, root, err));
-    *finished = sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE);
+    *finished = sfp__json_is(sfp__json_get(root, "finished"), SFP__JSON_TRUE);
     run->resumed = true;
     if (*finished && !p->live)
         return SFP_OK;
@@ -518,7 +518,7 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
     TRY(sfp__directory_has(out, REPORT, &report, err));
     TRY(has_finished_result(p, &result, err));
     bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
-    TRY(sfp__run_remove_files(out, SFP_FILES_UNFINISHED, NULL, err));
+    TRY(sfp__run_remove_files(out, SFP__FILES_UNFINISHED, NULL, err));
     if (writes && !state)
         TRY(save_state(run, err));
     if (writes && !report)

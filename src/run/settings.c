@@ -59,9 +59,9 @@ static const sfp__no_effect_rule rules[] = {
 
 sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
 {
-    if (o->clock != SFP_CLOCK_DEFAULT && !(live && o->clock_of_preset))
+    if (o->clock != SFP__CLOCK_DEFAULT && !(live && o->clock_of_preset))
         return o->clock;
-    return !(o->rate > 0) ? SFP_CLOCK_OFF : live ? SFP_CLOCK_REAL : SFP_CLOCK_VIRTUAL;
+    return !(o->rate > 0) ? SFP__CLOCK_OFF : live ? SFP__CLOCK_REAL : SFP__CLOCK_VIRTUAL;
 }
 
 /* Finds the first setting without effect; only: NULL, or the only one that is considered. */
@@ -84,7 +84,7 @@ static sfp__no_effect find_no_effect(const sfp__run_options *o, const sfp__run_s
         {"weighs", sfp__selector_find(sfp__args_text(o->given, "select"))->weighs ? "on" : "off"},
         {"keeps", buffer->keeps_nothing ? "off" : "on"},
     };
-    return sfp__args_find_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), only);
+    return sfp__args_find_no_effect(o->given, SFP__LIST(rules), SFP__LIST(facts), only);
 }
 
 sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
@@ -115,7 +115,7 @@ bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, s
 
 static bool is_recorded(const sfp__opt *o)
 {
-    return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_SAVED;
+    return o->type != SFP__OPT_GROUP && o->resume != SFP__NOT_SAVED;
 }
 
 /* A number that equals its default is recorded as the default is written: 0.50 as 0.5. */
@@ -159,8 +159,8 @@ static bool same_value(const sfp__opt *o, const char *was, const char *now)
 {
     if (!was || !now)
         return was == now;
-    bool source = o->type == SFP_OPT_STRING && strcmp(o->arg, "KIND:PATH") == 0;
-    bool file = source || (o->type == SFP_OPT_STRING && strncmp(o->arg, "FILE", 4) == 0);
+    bool source = o->type == SFP__OPT_STRING && strcmp(o->arg, "KIND:PATH") == 0;
+    bool file = source || (o->type == SFP__OPT_STRING && strncmp(o->arg, "FILE", 4) == 0);
     bool word = o->default_value && strcmp(was, o->default_value) == 0; /* "builtin" is not the name of a file */
     return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(source, was, now));
 }
@@ -169,7 +169,7 @@ sfp_status sfp__settings_same(const sfp__args *a, const char *path, const sfp_re
 {
     for (size_t i = 0; a && i < a->count; i++) {
         const sfp__opt *o = &a->opts[i];
-        if (!is_recorded(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
+        if (!is_recorded(o) || o->resume == SFP__RESUME_ANY || (live && o->resume == SFP__RESUME_LIVE))
             continue;
         const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);
         if (same_value(o, was, now))

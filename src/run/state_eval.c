@@ -127,7 +127,7 @@ static sfp_status predict_all(eval_context *s, double *accuracy, sfp_error *err)
     const sfp__evaluation_engine *g = s->engine;
     sfp_evaluation *e = s->e;
     TRY(sfp__evaluator_create(&s->data->base, &s->tasks, g->vit->config.img_size, s->predictor->opt.resize, s->predictor->tap_dim,
-                              SFP_EVALUATOR_MEMORY, &s->evaluator, err));
+                              SFP__EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
         s->total += (uint64_t)s->tasks.task[t].count;
     if (s->total == 0)
@@ -185,7 +185,7 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
     TRY(sfp__alloc(&accuracy, tasks, sizeof *accuracy, err));
     TRY(sfp__alloc(&e->task, tasks, sizeof *e->task, err));
     e->tasks = s->tasks.count;
-    if (classes <= SFP_CONFUSION_MAX) {
+    if (classes <= SFP__CONFUSION_MAX) {
         TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
         TRY(sfp__alloc(&e->class_row, classes, sizeof *e->class_row, err));
         e->classes = (int)classes;

@@ -13,7 +13,7 @@ struct sfp_evaluation {
     sfp_accuracy *task, *class_row, *unknown; /* unknown: classes that the state has not learned */
     size_t unknown_capacity;
     sfp__arena texts;    /* the names of the rows */
-    uint64_t *confusion; /* (classes, classes), row: true class; NULL: more than SFP_CONFUSION_MAX classes */
+    uint64_t *confusion; /* (classes, classes), row: true class; NULL: more than SFP__CONFUSION_MAX classes */
     uint64_t images, correct;
     double average;                               /* mean over the tasks that have images: average_accuracy in result.json */
     double calibration, unscaled_calibration;     /* expected calibration error; without the fitted scale of the head */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = SFP_COVER_BLOCK, GRAIN = 256 };
+enum { BLOCK = SFP__COVER_BLOCK, GRAIN = 256 };
 
 sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int max_picks,
                            sfp_error *err)
@@ -19,7 +19,7 @@ sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int
                               {&c->square, rows, sizeof *c->square},
                               {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
                               {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     for (int i = 0; i < n; i++) {
         const float *row = x + (size_t)i * (size_t)dim;
         c->near2[i] = INFINITY;
@@ -168,7 +168,7 @@ sfp_status sfp__d2_sample(const sfp__select_env *env, int n, int dim, const floa
     TRY(sfp__cover_init(&s.cover, env, n, dim, x, count, err));
     const sfp__want list[] = {
         {&s.bound, (size_t)n, sizeof *s.bound}, {&s.sum, (size_t)n, sizeof *s.sum}, {&s.taken, (size_t)n, sizeof *s.taken}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     memset(s.taken, 0, (size_t)n * sizeof *s.taken);
     for (int k = 0; k < count; k++) {
         int i = k == 0 ? (int)sfp__rng_below(env->rng, (uint32_t)n) : draw_next(&s, env->rng);

@@ -13,7 +13,7 @@
 
 #include "select/select_internal.h"
 
-enum { SFP_COVER_BLOCK = 64 };
+enum { SFP__COVER_BLOCK = 64 };
 
 typedef struct sfp__cover {
     const sfp__select_env *env;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { B = SFP_DISTANCE_BLOCK };
+enum { B = SFP__DISTANCE_BLOCK };
 
 static const float *row(const float *x, int width, int i)
 {
@@ -53,8 +53,8 @@ sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, i
     }
     /* squared distances and 2^30 / U are then well inside the range of a float */
     bool fits_float = max_self <= 0 || (max_self > 1e-30 && max_self < 1e37);
-    m->precise = n <= SFP_DISTANCE_PRECISE || !fits_float;
-    m->scale = max_self > 0 && isfinite(max_self) ? SFP_DISTANCE_ONE / (2 * sqrt(max_self)) : 0; /* |a - b| <= |a| + |b| */
+    m->precise = n <= SFP__DISTANCE_PRECISE || !fits_float;
+    m->scale = max_self > 0 && isfinite(max_self) ? SFP__DISTANCE_ONE / (2 * sqrt(max_self)) : 0; /* |a - b| <= |a| + |b| */
     return SFP_OK;
 }
 
@@ -115,7 +115,7 @@ static sfp_status make_metric(const sfp__select_batch *batch, const sfp__matrix 
     size_t n = (size_t)from->n, classes = (size_t)probs->width;
     float *h, *r;
     const sfp__want list[] = {{&h, n * (size_t)features->width, sizeof *h}, {&r, n * classes, sizeof *r}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     sfp__select_gather(from, features, h);
     sfp__select_gather(from, probs, r);
     for (size_t i = 0; i < n; i++)
@@ -139,7 +139,7 @@ sfp_status sfp__lastlayer_pick(const sfp__selector *s, sfp__lastlayer_fn choose,
     double *w;
     const sfp__want list[] = {{&picked, (size_t)from.n, sizeof *picked}, {&w, (size_t)from.n, sizeof *w}};
     TRY(make_metric(batch, &matrix[0], &matrix[1], &from, env, &metric, err));
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     if (want > 0)
         TRY(choose(env, &metric, from.id, want, picked, w, err));
     for (int i = 0; weight && i < want; i++)

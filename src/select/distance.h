@@ -8,14 +8,14 @@
  * distance of last-layer gradients g = r (x) (h, 1): |g_i - g_j|^2 = k_ii + k_jj - 2 k_ij with k_ij = (r_i.r_j)(1 + h_i.h_j). No
  * gradient of C*(D+1) numbers is ever formed.
  *
- * Up to SFP_DISTANCE_PRECISE points are computed in double. More points use float matrix products (six digits), unless the
+ * Up to SFP__DISTANCE_PRECISE points are computed in double. More points use float matrix products (six digits), unless the
  * squares of the values overflow or underflow a float. */
 #ifndef SFP_SELECT_DISTANCE_H
 #define SFP_SELECT_DISTANCE_H
 
 #include "select/select_internal.h"
 
-enum { SFP_DISTANCE_PRECISE = 1024, SFP_DISTANCE_BLOCK = 256, SFP_DISTANCE_ONE = 1 << 30 };
+enum { SFP__DISTANCE_PRECISE = 1024, SFP__DISTANCE_BLOCK = 256, SFP__DISTANCE_ONE = 1 << 30 };
 
 typedef struct sfp__metric {
     int n;
@@ -45,7 +45,7 @@ sfp__points sfp__metric_points(const sfp__metric *m, int first, int n);
 /* Returns k_ij, computed in double. */
 double sfp__metric_product(const sfp__metric *m, const sfp__points *a, int i, const sfp__points *b, int j);
 
-/* Writes the distances to q (a->n, b->n) with row stride SFP_DISTANCE_BLOCK; a and b have at most that many points. `work` has
+/* Writes the distances to q (a->n, b->n) with row stride SFP__DISTANCE_BLOCK; a and b have at most that many points. `work` has
  * space for 2 * BLOCK^2 floats. The distance of a point to itself is exactly 0. */
 void sfp__metric_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, float *work, int32_t *q);
 

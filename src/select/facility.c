@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { B = SFP_DISTANCE_BLOCK };
+enum { B = SFP__DISTANCE_BLOCK };
 
 typedef struct near_point {
     int32_t i, q; /* index of a point and its distance */
@@ -72,7 +72,7 @@ static sfp_status init(greedy *g, const sfp__facility *f, sfp_error *err)
                               {&g->taken, n, sizeof *g->taken},
                               {&g->work, workers * 2 * B * B, sizeof *g->work},
                               {&g->block, workers * B * B, sizeof *g->block}};
-    TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(f->env->arena, SFP__LIST(list), err));
     for (int k = 0, c = 0; k < f->groups; k++) {
         int first = f->group[k], end = f->group[k + 1];
         for (int i = first; i < end; i++) {
@@ -270,7 +270,7 @@ static sfp_status run_dense(greedy *g, int count, int *out, sfp_error *err)
                               {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
                               {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
                               {&g->moved_self, n, sizeof *g->moved_self}};
-    TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(g->f->env->arena, SFP__LIST(list), err));
     while (g->picked < count && count_pairs(g) > g->f->max_pairs) {
         int best = best_unchosen(g);
         take(g, best, out);
@@ -315,7 +315,7 @@ static sfp_status build_lists(greedy *g, sfp_error *err)
                               {&g->capacity, n, sizeof *g->capacity},
                               {&g->length, n, sizeof *g->length},
                               {&g->evaluated, n, sizeof *g->evaluated}};
-    TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(g->f->env->arena, SFP__LIST(list), err));
     for (int j = 0; j < g->n; j++)
         g->capacity[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
     /* A matrix product may round a distance differently from the one that counted the pair, so a list may be too short. The first
@@ -464,7 +464,7 @@ sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *
                               {&c.block, workers * B * B, sizeof *c.block},
                               {&c.nearest, (size_t)m->n, sizeof *c.nearest},
                               {&c.group_of, (size_t)m->n, sizeof *c.group_of}};
-    TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(f->env->arena, SFP__LIST(list), err));
     for (int g = 0; g < f->groups; g++)
         for (int i = f->group[g]; i < f->group[g + 1]; i++)
             c.group_of[i] = g;

@@ -16,7 +16,7 @@
 
 #include "select/distance.h"
 
-#define SFP_FACILITY_PAIRS ((size_t)40 << 20) /* memory of the pairs: 320 MiB */
+#define SFP__FACILITY_PAIRS ((size_t)40 << 20) /* memory of the pairs: 320 MiB */
 
 typedef struct sfp__facility {
     const sfp__select_env *env;

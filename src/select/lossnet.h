@@ -11,18 +11,18 @@
 #include "compute/param.h"
 #include "select/select.h"
 
-enum { SFP_LOSSNET_WIDTH = 128, SFP_LOSSNET_JOINED = SFP_TAPS * SFP_LOSSNET_WIDTH, SFP_LOSSNET_PARAMS = 2 * SFP_TAPS + 2 };
+enum { SFP__LOSSNET_WIDTH = 128, SFP__LOSSNET_JOINED = SFP__TAPS * SFP__LOSSNET_WIDTH, SFP__LOSSNET_PARAMS = 2 * SFP__TAPS + 2 };
 
 typedef struct sfp__lossnet {
     int dim;
-    sfp__param param[SFP_LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
+    sfp__param param[SFP__LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
 } sfp__lossnet;
 
 /* Draws weights and biases uniformly from +-1/sqrt(inputs). */
 sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_error *err);
 void sfp__lossnet_done(sfp__lossnet *net);
 
-/* taps (n, SFP_TAPS, D) -> hidden (n, 512) after ReLU -> predicted (n) */
+/* taps (n, SFP__TAPS, D) -> hidden (n, 512) after ReLU -> predicted (n) */
 void sfp__lossnet_fwd(const sfp__lossnet *net, int n, const float *taps, float *hidden, float *predicted);
 /* Adds to the parameter gradients, given the gradient of the predictions. `hidden` is the output of fwd and is overwritten. */
 void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden, const float *grad);

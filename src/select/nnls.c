@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_APPEND = SFP_NNLS_MAX_APPEND, PATIENCE = 3, ROUNDS = 200 };
+enum { MAX_APPEND = SFP__NNLS_MAX_APPEND, PATIENCE = 3, ROUNDS = 200 };
 
 sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int max_columns, double ridge,
                           sfp_error *err)
@@ -22,7 +22,7 @@ sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__c
                               {&s->products, n, sizeof *s->products},
                               {&s->out, n, sizeof *s->out},
                               {&s->in, n, sizeof *s->in}};
-    return sfp__arena_list(env->arena, SFP_LIST(list), err);
+    return sfp__arena_list(env->arena, SFP__LIST(list), err);
 }
 
 /* ----------------------------------------------------------------- the factor */

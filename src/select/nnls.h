@@ -15,7 +15,7 @@
 
 #include "select/select_internal.h"
 
-enum { SFP_NNLS_MAX_APPEND = 16 }; /* maximum number of columns that are appended together */
+enum { SFP__NNLS_MAX_APPEND = 16 }; /* maximum number of columns that are appended together */
 
 typedef struct sfp__nnls sfp__nnls;
 

@@ -64,10 +64,10 @@ static sfp_status init(pursuit *p, const sfp__columns *columns, sfp_error *err)
         {&p->pick_h, c * (D + 1), sizeof *p->pick_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
         {&p->residual, C * D, sizeof *p->residual},   {&p->bias, C, sizeof *p->bias},
         {&p->change, C * (D + 1), sizeof *p->change}, {&p->product, workers * GRAIN * C, sizeof *p->product}};
-    TRY(sfp__arena_list(p->env->arena, SFP_LIST(both), err));
-    TRY(p->use_gram ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err)
-                    : sfp__arena_list(p->env->arena, SFP_LIST(factored), err));
-    TRY(sfp__nnls_init(&p->fit, p->env, columns, p->max_picks, SFP_OMP_RIDGE, err));
+    TRY(sfp__arena_list(p->env->arena, SFP__LIST(both), err));
+    TRY(p->use_gram ? sfp__arena_list(p->env->arena, SFP__LIST(kept), err)
+                    : sfp__arena_list(p->env->arena, SFP__LIST(factored), err));
+    TRY(sfp__nnls_init(&p->fit, p->env, columns, p->max_picks, SFP__OMP_RIDGE, err));
     memset(p->is_pick, 0, n * sizeof *p->is_pick);
     return SFP_OK;
 }

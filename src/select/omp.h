@@ -15,8 +15,8 @@
 #include "select/distance.h"
 #include "select/nnls.h"
 
-#define SFP_OMP_GRAM ((size_t)1 << 21) /* largest n*c for `gram`: 16 MiB */
-#define SFP_OMP_RIDGE 0.5
+#define SFP__OMP_GRAM ((size_t)1 << 21) /* largest n*c for `gram`: 16 MiB */
+#define SFP__OMP_RIDGE 0.5
 
 /* Writes at most `count` positions in order of choice and their weights. A weight of 0 means that a later fit did not need the
  * sample. *got is the number written; it is smaller than count if no further correlation is positive. `max_gram` is the largest

@@ -92,10 +92,10 @@ sfp_status sfp__select_check(const sfp__selector *s, const sfp__select_batch *ba
         const void *data;
         const char *name;
     } inputs[] = {
-        {SFP_NEED_SCORE, batch->score, "scores"},        {SFP_NEED_FEATURES, batch->features, "features"},
-        {SFP_NEED_QUERY, batch->query, "queries"},       {SFP_NEED_LOGITS, batch->logits, "logits"},
-        {SFP_NEED_PROBS, batch->probs, "probabilities"}, {SFP_NEED_ATTENTION, batch->pooled, "pooled patch tokens"},
-        {SFP_NEED_TAPS, batch->taps, "token means"},     {SFP_NEED_GRADIENTS, batch->gradients, "gradients"},
+        {SFP__NEED_SCORE, batch->score, "scores"},        {SFP__NEED_FEATURES, batch->features, "features"},
+        {SFP__NEED_QUERY, batch->query, "queries"},       {SFP__NEED_LOGITS, batch->logits, "logits"},
+        {SFP__NEED_PROBS, batch->probs, "probabilities"}, {SFP__NEED_ATTENTION, batch->pooled, "pooled patch tokens"},
+        {SFP__NEED_TAPS, batch->taps, "token means"},     {SFP__NEED_GRADIENTS, batch->gradients, "gradients"},
     };
     if (batch->b < 0)
         return sfp__fail(err, SFP_EINVAL, "selector '%s': batch size is %d, expected 0 or more", s->name, batch->b);

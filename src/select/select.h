@@ -18,21 +18,21 @@
  * FEATURES, LOGITS, PROBS and TAPS together need one prompted pass. */
 
 enum {
-    SFP_NEED_SCORE = 1,      /* (b) score S(x); a buffer method also obtains the function that scores its slots */
-    SFP_NEED_FEATURES = 2,   /* (b, D) class tokens of the prompted pass */
-    SFP_NEED_LOGITS = 4,     /* (b, C) */
-    SFP_NEED_PROBS = 8,      /* (b, C) */
-    SFP_NEED_ATTENTION = 16, /* (b, D) freesel's pooled patch tokens of the query pass */
-    SFP_NEED_GRADIENTS = 32, /* gradients of the learnable parameters, through a callback */
-    SFP_NEED_QUERY = 64,     /* (b, D) queries: class tokens of the query pass, independent of the learned parameters */
-    SFP_NEED_TAPS = 128,     /* (b, SFP_TAPS, D) token means after each quarter of the blocks of the prompted pass */
-    SFP_NEED_PIXELS = 256,   /* only for buffers: gradients of pixels */
+    SFP__NEED_SCORE = 1,      /* (b) score S(x); a buffer method also obtains the function that scores its slots */
+    SFP__NEED_FEATURES = 2,   /* (b, D) class tokens of the prompted pass */
+    SFP__NEED_LOGITS = 4,     /* (b, C) */
+    SFP__NEED_PROBS = 8,      /* (b, C) */
+    SFP__NEED_ATTENTION = 16, /* (b, D) freesel's pooled patch tokens of the query pass */
+    SFP__NEED_GRADIENTS = 32, /* gradients of the learnable parameters, through a callback */
+    SFP__NEED_QUERY = 64,     /* (b, D) queries: class tokens of the query pass, independent of the learned parameters */
+    SFP__NEED_TAPS = 128,     /* (b, SFP__TAPS, D) token means after each quarter of the blocks of the prompted pass */
+    SFP__NEED_PIXELS = 256,   /* only for buffers: gradients of pixels */
 };
 
 /* For a buffer method, FEATURES and GRADIENTS are not arrays but model callbacks (buffer/model_ops.h). With QUERY the batch that
  * is passed to `update` has all queries. */
 
-enum { SFP_TAPS = 4 };
+enum { SFP__TAPS = 4 };
 
 /* Computes the gradient of the mean cross-entropy of `n` samples of the batch (indices) with respect to the learnable parameters,
  * flattened to (length). */
@@ -49,11 +49,11 @@ typedef struct sfp__gradients {
  * a file can be checked before the first value is changed. */
 
 typedef enum sfp__state_tensor_type {
-    SFP_STATE_F32,
-    SFP_STATE_F64,
-    SFP_STATE_I32,
-    SFP_STATE_I64,
-    SFP_STATE_U8
+    SFP__STATE_F32,
+    SFP__STATE_F64,
+    SFP__STATE_I32,
+    SFP__STATE_I64,
+    SFP__STATE_U8
 } sfp__state_tensor_type;
 
 typedef struct sfp__state_tensor {
@@ -99,7 +99,7 @@ typedef struct sfp__select_batch {
     const float *logits;   /* (b, C) */
     const float *probs;    /* (b, C) */
     const float *pooled;   /* (b, D) */
-    const float *taps;     /* (b, SFP_TAPS, D) */
+    const float *taps;     /* (b, SFP__TAPS, D) */
     const sfp__gradients *gradients;
 } sfp__select_batch;
 
@@ -119,7 +119,7 @@ typedef struct sfp__select_env {
 typedef struct sfp__selector {
     const char *name;
     const char *summary;
-    unsigned needs; /* SFP_NEED_* */
+    unsigned needs; /* SFP__NEED_* */
     bool weighs;    /* the weights can differ from 1 */
     /* Writes at most b indices to `out` in order of choice, their number to *count and, if `weight` is not NULL, their weights. A
      * second call with the same sizes allocates no memory. */

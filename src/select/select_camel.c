@@ -17,7 +17,7 @@ static sfp_status weigh(const sfp__facility *f, int count, const int *picked, fl
 {
     int *size;
     const sfp__want list[] = {{&size, (size_t)count, sizeof *size}};
-    TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(f->env->arena, SFP__LIST(list), err));
     TRY(sfp__facility_clusters(f, count, picked, size, err));
     for (int i = 0; i < count; i++)
         weight[i] = (float)size[i];
@@ -43,9 +43,9 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
                               {&group, n + 1, sizeof *group},
                               {&picked, n, sizeof *picked},
                               {&x, n * (size_t)features.width, sizeof *x}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     sfp__metric metric;
-    sfp__facility f = {.env = env, .metric = &metric, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
+    sfp__facility f = {.env = env, .metric = &metric, .group = group, .id = id, .max_pairs = SFP__FACILITY_PAIRS};
     f.groups = sfp__select_group_by_class(&from, batch->label, order, id, group);
     sfp__select_gather(&from, &features, x);
     sfp__unit_rows(from.n, features.width, x);
@@ -60,7 +60,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_camel = {
     .name = "camel",
     .summary = "greedy cover of each class by distances of queries; weights are cluster sizes",
-    .needs = SFP_NEED_QUERY,
+    .needs = SFP__NEED_QUERY,
     .weighs = true,
     .pick = pick,
 };

@@ -15,10 +15,10 @@ static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const
                          sfp_error *err)
 {
     const int group[] = {0, m->n};
-    const sfp__facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
+    const sfp__facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .max_pairs = SFP__FACILITY_PAIRS};
     int *size;
     const sfp__want list[] = {{&size, (size_t)want, sizeof *size}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     TRY(sfp__facility_greedy(&f, want, picked, err));
     TRY(sfp__facility_clusters(&f, want, picked, size, err));
     for (int i = 0; i < want; i++)
@@ -35,7 +35,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_craig = {
     .name = "craig",
     .summary = "cover of the last-layer gradients; weights are cluster sizes",
-    .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
+    .needs = SFP__NEED_FEATURES | SFP__NEED_PROBS,
     .weighs = true,
     .pick = pick,
 };

@@ -46,7 +46,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     float *x;
     int *picked;
     const sfp__want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     sfp__select_gather(&from, &pooled, x);
     if (!opt->euclidean)
         sfp__unit_rows(from.n, pooled.width, x);
@@ -59,6 +59,6 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_freesel = {
     .name = "freesel",
     .summary = "D^2 sampling on the patch tokens that the class token attends to",
-    .needs = SFP_NEED_ATTENTION,
+    .needs = SFP__NEED_ATTENTION,
     .pick = pick,
 };

@@ -33,8 +33,8 @@ static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const
     int got = 0, *unpicked;
     const sfp__want list[] = {{&unpicked, (size_t)m->n, sizeof *unpicked}};
     (void)id; /* candidates are in batch order, so a lower position is a lower index */
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
-    TRY(sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
+    TRY(sfp__omp(env, m, SFP__OMP_GRAM, want, picked, weight, &got, err));
     for (int i = got; i < want; i++)
         weight[i] = 1;
     fill_at_random(env->rng, m->n, got, want, picked, unpicked);
@@ -50,7 +50,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_gradmatch = {
     .name = "gradmatch",
     .summary = "few weighted last-layer gradients that match the sum of all",
-    .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
+    .needs = SFP__NEED_FEATURES | SFP__NEED_PROBS,
     .weighs = true,
     .pick = pick,
 };

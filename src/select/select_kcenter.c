@@ -42,7 +42,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     float *x;
     int *order;
     const sfp__want list[] = {{&x, (size_t)from.n * (size_t)logits.width, sizeof *x}, {&order, (size_t)from.n, sizeof *order}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     sfp__select_gather(&from, &logits, x);
     sfp__cover cover;
     TRY(sfp__cover_init(&cover, env, from.n, logits.width, x, from.c, err));
@@ -60,6 +60,6 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_kcenter = {
     .name = "kcenter",
     .summary = "farthest first on the logits",
-    .needs = SFP_NEED_LOGITS,
+    .needs = SFP__NEED_LOGITS,
     .pick = pick,
 };

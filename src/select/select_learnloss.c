@@ -21,18 +21,18 @@ enum { STREAM = 40 }; /* stream of the random generator of the initial weights *
 
 /* ---------------------------------------------------------------- the network */
 
-enum { WIDTH = SFP_LOSSNET_WIDTH, JOINED = SFP_LOSSNET_JOINED, LAST = 2 * SFP_TAPS };
+enum { WIDTH = SFP__LOSSNET_WIDTH, JOINED = SFP__LOSSNET_JOINED, LAST = 2 * SFP__TAPS };
 
 sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_error *err)
 {
     OWNED_BY(sfp__lossnet_done) sfp__lossnet made = {.dim = dim};
-    for (int k = 0; k <= SFP_TAPS; k++) {
+    for (int k = 0; k <= SFP__TAPS; k++) {
         char w[16] = "w", b[16] = "b";
-        if (k < SFP_TAPS) {
+        if (k < SFP__TAPS) {
             (void)snprintf(w, sizeof w, "w%d", k);
             (void)snprintf(b, sizeof b, "b%d", k);
         }
-        const int64_t rows = k < SFP_TAPS ? WIDTH : 1, shape[] = {rows, k < SFP_TAPS ? dim : JOINED};
+        const int64_t rows = k < SFP__TAPS ? WIDTH : 1, shape[] = {rows, k < SFP__TAPS ? dim : JOINED};
         sfp__param *weight = &made.param[2 * k], *bias = &made.param[2 * k + 1];
         TRY(sfp__param_init(weight, w, 2, shape, err));
         TRY(sfp__param_init(bias, b, 1, &rows, err));
@@ -49,18 +49,18 @@ sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_erro
 
 void sfp__lossnet_done(sfp__lossnet *net)
 {
-    for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
+    for (int i = 0; i < SFP__LOSSNET_PARAMS; i++)
         sfp__param_done(&net->param[i]);
 }
 
 void sfp__lossnet_fwd(const sfp__lossnet *net, int n, const float *taps, float *hidden, float *predicted)
 {
     int token = sfp__gemm_enter();
-    for (int k = 0; k < SFP_TAPS; k++) {
+    for (int k = 0; k < SFP__TAPS; k++) {
         float *to = hidden + (size_t)k * WIDTH;
         for (int i = 0; i < n; i++)
             memcpy(to + (size_t)i * JOINED, net->param[2 * k + 1].data, WIDTH * sizeof *to);
-        sfp__gemm_plain(false, true, n, WIDTH, net->dim, taps + (size_t)k * (size_t)net->dim, SFP_TAPS * net->dim,
+        sfp__gemm_plain(false, true, n, WIDTH, net->dim, taps + (size_t)k * (size_t)net->dim, SFP__TAPS * net->dim,
                         net->param[2 * k].data, net->dim, 1, to, JOINED);
     }
     sfp__gemm_leave(token);
@@ -81,13 +81,13 @@ void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden
         net->param[LAST + 1].grad[0] += grad[i];
         for (int j = 0; j < JOINED; j++)
             row[j] = row[j] > 0 ? grad[i] * last[j] : 0;
-        for (int k = 0; k < SFP_TAPS; k++)
+        for (int k = 0; k < SFP__TAPS; k++)
             sfp__axpy(WIDTH, 1, row + (size_t)k * WIDTH, net->param[2 * k + 1].grad);
     }
     int token = sfp__gemm_enter();
-    for (int k = 0; k < SFP_TAPS; k++)
+    for (int k = 0; k < SFP__TAPS; k++)
         sfp__gemm_plain(true, false, WIDTH, net->dim, n, hidden + (size_t)k * WIDTH, JOINED, taps + (size_t)k * (size_t)net->dim,
-                        SFP_TAPS * net->dim, 1, net->param[2 * k].grad, net->dim);
+                        SFP__TAPS * net->dim, 1, net->param[2 * k].grad, net->dim);
     sfp__gemm_leave(token);
 }
 
@@ -114,7 +114,7 @@ typedef struct learnloss {
     sfp__lossnet net;
     sfp__adam adam;
     int max_batch;
-    float *taps;      /* (max_batch, SFP_TAPS, D) */
+    float *taps;      /* (max_batch, SFP__TAPS, D) */
     float *hidden;    /* (max_batch, 512) */
     float *predicted; /* (max_batch) */
     float *loss;      /* (max_batch) */
@@ -136,12 +136,12 @@ static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state
     learnloss *s, made = {.adam = sfp__adam_defaults(), .max_batch = max_batch};
     made.adam.lr = 1e-4f;
     const sfp__want list[] = {{&s, 1, sizeof *s}, /* must be first: its address is that of the block */
-                              {&made.taps, b * SFP_TAPS * (size_t)dim, sizeof *made.taps},
+                              {&made.taps, b * SFP__TAPS * (size_t)dim, sizeof *made.taps},
                               {&made.hidden, b * JOINED, sizeof *made.hidden},
                               {&made.predicted, b, sizeof *made.predicted},
                               {&made.loss, b, sizeof *made.loss},
                               {&made.grad, b, sizeof *made.grad}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     TRY(sfp__lossnet_init(&made.net, dim, &rng, err));
     *s = made;
     *state = TAKE(block);
@@ -152,7 +152,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
                        float *weight, int *count, sfp_error *err)
 {
     learnloss *s = env->state;
-    const sfp__matrix taps = {batch->taps, SFP_TAPS * batch->dim};
+    const sfp__matrix taps = {batch->taps, SFP__TAPS * batch->dim};
     sfp__candidates from;
     bool whole = false;
     int *order;
@@ -177,7 +177,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 static void learn(void *state, const sfp__select_batch *batch, int n, const int *index, const float *loss)
 {
     learnloss *s = state;
-    size_t width = SFP_TAPS * (size_t)batch->dim;
+    size_t width = SFP__TAPS * (size_t)batch->dim;
     int finite = 0;
     for (int i = 0; i < n; i++) {
         const float *from = batch->taps + (size_t)index[i] * width;
@@ -191,12 +191,12 @@ static void learn(void *state, const sfp__select_batch *batch, int n, const int 
     }
     if (finite < 2)
         return;
-    for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
+    for (int i = 0; i < SFP__LOSSNET_PARAMS; i++)
         sfp__param_zero_grad(&s->net.param[i]);
     sfp__lossnet_fwd(&s->net, finite, s->taps, s->hidden, s->predicted);
     (void)sfp__lossnet_rank_loss(finite, s->predicted, s->loss, s->grad);
     sfp__lossnet_bwd(&s->net, finite, s->taps, s->hidden, s->grad);
-    for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
+    for (int i = 0; i < SFP__LOSSNET_PARAMS; i++)
         sfp__adam_step(&s->adam, &s->net.param[i]);
 }
 
@@ -205,24 +205,24 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     enum { EACH = 4 };
     learnloss *s = state;
-    if (index >= EACH * SFP_LOSSNET_PARAMS)
-        return EACH * SFP_LOSSNET_PARAMS;
+    if (index >= EACH * SFP__LOSSNET_PARAMS)
+        return EACH * SFP__LOSSNET_PARAMS;
     static const char *const prefix[EACH] = {"", "adam.m.", "adam.v.", "adam.steps."};
     const sfp__param *p = &s->net.param[index / EACH];
     int kind = index % EACH;
     void *const data[EACH] = {p->data, p->m, p->v, p->steps};
-    *out =
-        (sfp__state_tensor){.type = kind < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = kind < 3 ? p->ndim : 1, .data = data[kind]};
+    *out = (sfp__state_tensor){
+        .type = kind < 3 ? SFP__STATE_F32 : SFP__STATE_I32, .ndim = kind < 3 ? p->ndim : 1, .data = data[kind]};
     (void)snprintf(out->name, sizeof out->name, "%s%s", prefix[kind], p->name);
     for (int i = 0; i < out->ndim; i++)
         out->shape[i] = p->shape[i];
-    return EACH * SFP_LOSSNET_PARAMS;
+    return EACH * SFP__LOSSNET_PARAMS;
 }
 
 const sfp__selector sfp__selector_learnloss = {
     .name = "learnloss",
     .summary = "highest loss as predicted by a small network",
-    .needs = SFP_NEED_TAPS,
+    .needs = SFP__NEED_TAPS,
     .pick = pick,
     .open = open_state,
     .close = close_state,

@@ -19,6 +19,6 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_streamfp = {
     .name = "streamfp",
     .summary = "middle of the ranking by similarity to the fingerprints",
-    .needs = SFP_NEED_SCORE,
+    .needs = SFP__NEED_SCORE,
     .pick = pick,
 };

@@ -54,7 +54,7 @@ static const sfp__source_ops filter_ops = {
 static sfp_status match(sfp__class_filter *f, const sfp_source *inner, int classes, const char *const *names, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names table = {0};
-    char number[16], shown[SFP_NAME_MAX];
+    char number[16], shown[SFP__NAME_MAX];
     for (int c = 0; c < classes; c++) {
         (void)snprintf(number, sizeof number, "%d", c);
         const char *name = names[c] ? names[c] : number;

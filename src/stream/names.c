@@ -8,7 +8,7 @@
 /* Returns the slot of the name, or the free slot for it; slots > 0. */
 static size_t find_slot(const sfp__names *t, const char *s, size_t n)
 {
-    size_t at = (size_t)sfp__hash(SFP_HASH_START, s, n) & (t->slots - 1);
+    size_t at = (size_t)sfp__hash(SFP__HASH_START, s, n) & (t->slots - 1);
     while (t->slot[at]) {
         const char *name = t->name[t->slot[at] - 1];
         if (strlen(name) == n && memcmp(name, s, n) == 0)
@@ -50,7 +50,7 @@ static bool grow_names(sfp__names *t)
 
 sfp_status sfp__names_reserve(sfp__names *t, sfp_error *err)
 {
-    if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->capacity))
+    if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP__CLASSES_MAX, &t->capacity))
         return SFP_OK;
     return sfp__fail_nomem(err);
 }
@@ -59,8 +59,8 @@ sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, 
 {
     if (n == 0)
         return sfp__fail(err, SFP_EFORMAT, "a name is empty");
-    if (n > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "a name has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+    if (n > SFP__CLASS_NAME_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "a name has %zu bytes, expected at most %d", n, SFP__CLASS_NAME_MAX);
     if (memchr(s, 0, n))
         return sfp__fail(err, SFP_EFORMAT, "a name has a NUL byte");
     int32_t found = sfp__names_find(t, s, n);
@@ -68,10 +68,10 @@ sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, 
         *out = found;
         return SFP_OK;
     }
-    if (t->count >= SFP_CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP_CLASSES_MAX);
+    if (t->count >= SFP__CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP__CLASSES_MAX);
     OWNED char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     TRY(sfp__check_memory(name, err));
     memcpy(name, s, n);
     name[n] = '\0';

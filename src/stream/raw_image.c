@@ -11,22 +11,22 @@ static const struct timespec pause_between = {.tv_nsec = 50000000};
 
 static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image *out, sfp_error *err)
 {
-    if (p->kind == SFP_RAW_IMAGE_ENCODED)
+    if (p->kind == SFP__RAW_IMAGE_ENCODED)
         return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
-    size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP_RAW_IMAGE_RGB ? 3 * pixels : pixels;
+    size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP__RAW_IMAGE_RGB ? 3 * pixels : pixels;
     if (p->width < 1 || p->height < 1 || p->size != want)
         return sfp__fail(err, SFP_EFORMAT, "%s: image of %d x %d pixels has %zu bytes, expected %zu", name, p->width, p->height,
                          p->size, want);
     TRY(sfp__image_alloc(name, p->width, p->height, SIZE_MAX, out, err));
     for (size_t i = 0; i < 3 * pixels; i++)
-        out->rgb[i] = p->bytes[p->kind == SFP_RAW_IMAGE_RGB ? i : i / 3];
+        out->rgb[i] = p->bytes[p->kind == SFP__RAW_IMAGE_RGB ? i : i / 3];
     return SFP_OK;
 }
 
 sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp__image im = {0}, fit = {0};
-    if (p->kind == SFP_RAW_IMAGE_ROW) {
+    if (p->kind == SFP__RAW_IMAGE_ROW) {
         if (sfp__row_side(p->size) != size)
             return sfp__fail(err, SFP_ESHAPE, "%s: features of %zu values cannot be shown or used as an image", name,
                              p->size / sizeof(float));
@@ -74,7 +74,7 @@ static sfp_status read_once(const sfp_source *s, int64_t i, int size, sfp__resiz
 sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
     sfp_status status = read_once(s, i, size, how, rgb, err);
-    for (int k = 1; k < SFP_READ_ATTEMPTS && sfp__is_machine_error(status); k++) {
+    for (int k = 1; k < SFP__READ_ATTEMPTS && sfp__is_machine_error(status); k++) {
         (void)nanosleep(&pause_between, NULL);
         status = read_once(s, i, size, how, rgb, err);
     }

@@ -54,7 +54,7 @@ static const char *likely_kind(const char *path)
 
 static sfp_status unknown_kind(const char *spec, sfp_error *err)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     const char *kind = likely_kind(spec);
     if (kind)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind is missing, did you mean %s:%s?",
@@ -148,13 +148,13 @@ void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
 {
     sfp__source_live *l = s->live;
     int n = atomic_load(&l->warning_count);
-    if (n == SFP_LIVE_WARNINGS_MAX)
+    if (n == SFP__LIVE_WARNINGS_MAX)
         return;
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(l->warnings[n], sizeof l->warnings[n], fmt, ap);
     va_end(ap);
-    if (n == SFP_LIVE_WARNINGS_MAX - 1)
+    if (n == SFP__LIVE_WARNINGS_MAX - 1)
         (void)snprintf(l->warnings[n], sizeof l->warnings[n], "%.400s: further warnings are not shown", s->path);
     for (int i = 0; i < n; i++)
         if (strcmp(l->warnings[i], l->warnings[n]) == 0)
@@ -164,7 +164,7 @@ void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
 
 sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err)
 {
-    uint64_t h = SFP_HASH_START;
+    uint64_t h = SFP__HASH_START;
     for (int64_t i = 0; i < s->count; i++) {
         char buf[4096];
         sfp_record r;

@@ -17,10 +17,10 @@
 #include <stdint.h>
 
 typedef enum sfp__raw_image_kind {
-    SFP_RAW_IMAGE_ENCODED, /* the bytes of a JPEG, PNG or WebP file */
-    SFP_RAW_IMAGE_RGB,     /* (height, width, 3) */
-    SFP_RAW_IMAGE_GREY,    /* (height, width) */
-    SFP_RAW_IMAGE_ROW,     /* floats; no image */
+    SFP__RAW_IMAGE_ENCODED, /* the bytes of a JPEG, PNG or WebP file */
+    SFP__RAW_IMAGE_RGB,     /* (height, width, 3) */
+    SFP__RAW_IMAGE_GREY,    /* (height, width) */
+    SFP__RAW_IMAGE_ROW,     /* floats; no image */
 } sfp__raw_image_kind;
 
 typedef struct sfp__raw_image {
@@ -85,14 +85,14 @@ typedef struct sfp__source_ops {
     void (*close)(sfp_source *s);
 } sfp__source_ops;
 
-#define SFP_LIVE_WARNINGS_MAX 16
+#define SFP__LIVE_WARNINGS_MAX 16
 
 /* Members of live sources only. */
 typedef struct sfp__source_live {
     const atomic_bool *stop;  /* set by the caller before the first call of next; NULL: the source is never stopped */
     bool lost;                /* next failed for one image only */
     atomic_int warning_count; /* number of warnings so far */
-    char warnings[SFP_LIVE_WARNINGS_MAX][512]; /* each is written before it is counted */
+    char warnings[SFP__LIVE_WARNINGS_MAX][512]; /* each is written before it is counted */
 } sfp__source_live;
 
 /* The common members; the struct of a kind begins with them. Filled by open, constant afterwards. */
@@ -136,9 +136,9 @@ const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t s
 const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Decodes, cuts and resizes an image to rgb (size, size, 3). `name` is the name of the image in messages. */
 sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-/* Loads image i of an indexed source and fits it, with SFP_READ_ATTEMPTS attempts. */
+/* Loads image i of an indexed source and fits it, with SFP__READ_ATTEMPTS attempts. */
 sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-#define SFP_READ_ATTEMPTS 3 /* at reading an image, if memory, descriptors or the disk fail */
+#define SFP__READ_ATTEMPTS 3 /* at reading an image, if memory, descriptors or the disk fail */
 /* Called with the status of the last attempt at reading an image, also if it was read; returns what it means. SFP_EIO becomes
  * SFP_EFORMAT: one file that the disk cannot read is skipped like a damaged one. Only if several images in a row cannot be read,
  * or if there are no descriptors, the machine has failed, and the status stays. Thread-safe. */

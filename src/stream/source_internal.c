@@ -104,8 +104,8 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
 
 sfp_status sfp__entries_add(sfp__entries *l, sfp__entry entry, const char *path, size_t n, sfp_error *err)
 {
-    if (l->count >= SFP_RECORDS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "number of images exceeds %lld", (long long)SFP_RECORDS_MAX);
+    if (l->count >= SFP__RECORDS_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "number of images exceeds %lld", (long long)SFP__RECORDS_MAX);
     TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->capacity), err));
     if (path) {
         entry.text = l->text.length;
@@ -161,7 +161,7 @@ sfp_status sfp__source_warn(sfp_source *s, sfp_error *err, const char *fmt, ...)
 
 sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, sfp__source_name(s, i, name, sizeof name), what);
 }
 
@@ -318,8 +318,8 @@ sfp_status sfp__path_is_dir(const char *path, bool *out, sfp_error *err)
 
 sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err)
 {
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED};
-    TRY(sfp__image_read(path, SFP_RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_ENCODED};
+    TRY(sfp__image_read(path, SFP__RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
     *out = p;
     return SFP_OK;
 }

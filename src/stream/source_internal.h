@@ -12,11 +12,11 @@
 
 #include <math.h>
 
-#define SFP_RECORDS_MAX INT64_C(100000000)          /* images of one dataset */
-#define SFP_RAW_IMAGE_BYTES_MAX ((size_t)256 << 20) /* bytes of one image file */
-#define SFP_PATH_BYTES_MAX 4096                     /* bytes of a path in a file */
-#define SFP_LIST_BYTES_MAX ((size_t)4 << 30)        /* bytes of a manifest or a pickle */
-#define SFP_JSON_BYTES_MAX ((size_t)1 << 30)        /* bytes of a list in JSON */
+#define SFP__RECORDS_MAX INT64_C(100000000)          /* images of one dataset */
+#define SFP__RAW_IMAGE_BYTES_MAX ((size_t)256 << 20) /* bytes of one image file */
+#define SFP__PATH_BYTES_MAX 4096                     /* bytes of a path in a file */
+#define SFP__LIST_BYTES_MAX ((size_t)4 << 30)        /* bytes of a manifest or a pickle */
+#define SFP__JSON_BYTES_MAX ((size_t)1 << 30)        /* bytes of a list in JSON */
 
 extern const sfp__source_kind sfp__source_folder, sfp__source_manifest, sfp__source_idx, sfp__source_cifar, sfp__source_tar,
     sfp__source_stdin, sfp__source_synthetic, sfp__source_dir, sfp__source_stream51, sfp__source_core50, sfp__source_clear10,
@@ -27,7 +27,7 @@ extern const sfp__source_kind sfp__source_folder, sfp__source_manifest, sfp__sou
 /* Compares file names: runs of digits as numbers, everything else as bytes, so that "a2" < "a10". 0 only if the bytes are equal.
  */
 int sfp__natural_compare(const char *a, const char *b);
-/* Shuffles with the algorithm of Fisher and Yates and the random numbers of (seed, stream); n is at most SFP_RECORDS_MAX. */
+/* Shuffles with the algorithm of Fisher and Yates and the random numbers of (seed, stream); n is at most SFP__RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
 /* Shuffles as np.random.seed(seed); np.random.shuffle(a) do (authors_order.c). */
 void sfp__authors_shuffle(int64_t *a, int n, uint32_t seed);
@@ -46,8 +46,8 @@ static inline int32_t sfp__task_of_place(int64_t place, int first, int each)
  * Numbers for the names of classes and domains, in order of arrival or sorted. Names come from files and are hostile: their
  * number and length have limits. */
 
-#define SFP_CLASSES_MAX 65536   /* also domains */
-#define SFP_CLASS_NAME_MAX 1024 /* bytes of a class or domain name */
+#define SFP__CLASSES_MAX 65536   /* also domains */
+#define SFP__CLASS_NAME_MAX 1024 /* bytes of a class or domain name */
 
 /* Orders the names of classes and domains: whole numbers first, by number; then the others in byte order. */
 int sfp__name_compare(const char *a, const char *b);
@@ -62,7 +62,7 @@ typedef struct sfp__names {
 } sfp__names;
 
 /* Finds the number of the name of n bytes; a new name gets the next number. Fails if the name is empty, longer than
- * SFP_CLASS_NAME_MAX or not UTF-8, if it has a NUL byte, or if there are more than SFP_CLASSES_MAX names. The message does not
+ * SFP__CLASS_NAME_MAX or not UTF-8, if it has a NUL byte, or if there are more than SFP__CLASSES_MAX names. The message does not
  * name a file; use sfp__fail_prefix. */
 sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
 /* Reserves memory for the maximum number of names, so that the list never moves while another thread reads it. */
@@ -160,7 +160,7 @@ sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error
  * as missing because memory or the disk failed. */
 sfp_status sfp__path_exists(const char *path, bool *out, sfp_error *err);
 sfp_status sfp__path_is_dir(const char *path, bool *out, sfp_error *err);
-/* Reads the bytes of an image file, at most SFP_RAW_IMAGE_BYTES_MAX; messages name the file. */
+/* Reads the bytes of an image file, at most SFP__RAW_IMAGE_BYTES_MAX; messages name the file. */
 sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err);
 /* Fails with SFP_EFORMAT and the message "KIND:PATH: NAME WHAT", where NAME is that of image i. */
 sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
@@ -171,19 +171,19 @@ sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what
  * too. */
 
 typedef enum sfp__task_split_kind {
-    SFP_SPLIT_FREE,
-    SFP_SPLIT_CLASSES,
-    SFP_SPLIT_DOMAIN,
-    SFP_SPLIT_TIME,
-    SFP_SPLIT_GIVEN
+    SFP__SPLIT_FREE,
+    SFP__SPLIT_CLASSES,
+    SFP__SPLIT_DOMAIN,
+    SFP__SPLIT_TIME,
+    SFP__SPLIT_GIVEN
 } sfp__task_split_kind;
 
 typedef struct sfp__task_split {
     sfp__task_split_kind kind;
     int tasks;
-    int *end;        /* SFP_SPLIT_CLASSES (tasks): end of the stream labels of a task */
-    int32_t *domain; /* SFP_SPLIT_DOMAIN (tasks): number of the domain in the training set */
-    double *value;   /* SFP_SPLIT_TIME, SFP_SPLIT_GIVEN (tasks): ascending */
+    int *end;        /* SFP__SPLIT_CLASSES (tasks): end of the stream labels of a task */
+    int32_t *domain; /* SFP__SPLIT_DOMAIN (tasks): number of the domain in the training set */
+    double *value;   /* SFP__SPLIT_TIME, SFP__SPLIT_GIVEN (tasks): ascending */
 } sfp__task_split;
 
 /* r has the records of s. spec NULL: the tasks of the dataset, else task-free. */

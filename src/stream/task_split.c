@@ -29,7 +29,7 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
     TRY(sfp__alloc(&list, strlen(spec), sizeof *list, err));
     for (const char *at = spec;; at = stop + 1) {
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
-        if (!stop || v < 1 || v > SFP_CLASSES_MAX)
+        if (!stop || v < 1 || v > SFP__CLASSES_MAX)
             return sfp__fail_key(
                 err, "tasks", SFP_EINVAL,
                 "tasks is '%.60s', expected a number of tasks, numbers of classes such as 3,2,2, domain, time or free", spec);
@@ -62,7 +62,7 @@ static sfp_status split_by_classes(const sfp_source *s, const char *spec, int *s
         at += count > 1 ? sizes[t] : s->classes / tasks + (t < s->classes % tasks);
         end[t] = at;
     }
-    *c = (sfp__task_split){.kind = SFP_SPLIT_CLASSES, .tasks = tasks, .end = end};
+    *c = (sfp__task_split){.kind = SFP__SPLIT_CLASSES, .tasks = tasks, .end = end};
     return SFP_OK;
 }
 
@@ -77,7 +77,7 @@ static int32_t find_name(char **names, int count, const char *s, size_t n)
 
 static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     OWNED_BY(sfp__text_done) sfp__text list = {0};
     for (int i = 0; i < s->domains && list.length < 300; i++)
         sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(s->domain_names[i], text, sizeof text));
@@ -106,7 +106,7 @@ static sfp_status split_by_domains(const sfp_source *s, const char *list, sfp__t
         domain[tasks++] = d;
         at = at[n] ? at + n + 1 : NULL;
     }
-    *c = (sfp__task_split){.kind = SFP_SPLIT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
+    *c = (sfp__task_split){.kind = SFP__SPLIT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
     return SFP_OK;
 }
 
@@ -118,7 +118,7 @@ static int compare_doubles(const void *a, const void *b)
 
 static double value_of(const sfp_record *r, sfp__task_split_kind kind)
 {
-    return kind == SFP_SPLIT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
+    return kind == SFP__SPLIT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
 }
 
 /* Makes one task per value of time or given task of the labelled images. */
@@ -140,8 +140,8 @@ static sfp_status split_by_values(const sfp_source *s, const sfp_record *r, sfp_
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'time', but %s:%s has no times", s->kind->name, s->path);
     if (missing > 0)
         return sfp__raw_image_blame(s, without,
-                                    kind == SFP_SPLIT_TIME ? "has no time, expected one for --tasks time"
-                                                           : "has no task, expected one because other images have one",
+                                    kind == SFP__SPLIT_TIME ? "has no time, expected one for --tasks time"
+                                                            : "has no task, expected one because other images have one",
                                     err);
     qsort(value, n, sizeof *value, compare_doubles);
     for (size_t i = 0; i < n; i++) {
@@ -150,7 +150,7 @@ static sfp_status split_by_values(const sfp_source *s, const sfp_record *r, sfp_
     }
     if (distinct > TASKS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%s: dataset has %zu different %s, expected at most %d; use --tasks free",
-                         s->kind->name, s->path, distinct, kind == SFP_SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
+                         s->kind->name, s->path, distinct, kind == SFP__SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
     *c = (sfp__task_split){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
     return SFP_OK;
 }
@@ -193,13 +193,13 @@ sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const 
     OWNED int *sizes = NULL;
     int count = 0;
     if (!spec && sfp__gives_tasks(s, r))
-        return split_by_values(s, r, SFP_SPLIT_GIVEN, c, err);
+        return split_by_values(s, r, SFP__SPLIT_GIVEN, c, err);
     if (!spec || strcmp(spec, "free") == 0) {
-        *c = (sfp__task_split){.kind = SFP_SPLIT_FREE, .tasks = 1};
+        *c = (sfp__task_split){.kind = SFP__SPLIT_FREE, .tasks = 1};
         return SFP_OK;
     }
     if (strcmp(spec, "time") == 0)
-        return split_by_values(s, r, SFP_SPLIT_TIME, c, err);
+        return split_by_values(s, r, SFP__SPLIT_TIME, c, err);
     if (is_domains(spec))
         return split_by_domains(s, spec[6] ? spec + 7 : "", c, err);
     TRY(read_numbers(spec, &sizes, &count, err));
@@ -208,11 +208,11 @@ sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const 
 
 int sfp__task_split_task(const sfp__task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain)
 {
-    if (c->kind == SFP_SPLIT_FREE)
+    if (c->kind == SFP__SPLIT_FREE)
         return 0;
-    if (c->kind == SFP_SPLIT_CLASSES || c->kind == SFP_SPLIT_DOMAIN) {
+    if (c->kind == SFP__SPLIT_CLASSES || c->kind == SFP__SPLIT_DOMAIN) {
         for (int t = 0; t < c->tasks; t++) {
-            if (c->kind == SFP_SPLIT_CLASSES ? stream_label < c->end[t] : c->domain[t] == domain)
+            if (c->kind == SFP__SPLIT_CLASSES ? stream_label < c->end[t] : c->domain[t] == domain)
                 return t;
         }
         return -1;
@@ -225,22 +225,22 @@ int sfp__task_split_task(const sfp__task_split *c, const sfp_record *r, int32_t 
 char *sfp__task_split_name(const sfp_source *s, const sfp__task_split *c, int t)
 {
     char text[64];
-    int first = c->kind == SFP_SPLIT_CLASSES && t > 0 ? c->end[t - 1] : 0;
+    int first = c->kind == SFP__SPLIT_CLASSES && t > 0 ? c->end[t - 1] : 0;
     switch (c->kind) {
-    case SFP_SPLIT_FREE:
+    case SFP__SPLIT_FREE:
         return sfp__strdup("all");
-    case SFP_SPLIT_DOMAIN:
+    case SFP__SPLIT_DOMAIN:
         return sfp__strdup(s->domain_names[c->domain[t]]);
-    case SFP_SPLIT_CLASSES:
+    case SFP__SPLIT_CLASSES:
         if (c->end[t] - first == 1)
             (void)snprintf(text, sizeof text, "class %d", first);
         else
             (void)snprintf(text, sizeof text, "classes %d-%d", first, c->end[t] - 1);
         break;
-    case SFP_SPLIT_TIME:
+    case SFP__SPLIT_TIME:
         (void)snprintf(text, sizeof text, "%.15g", c->value[t]);
         break;
-    case SFP_SPLIT_GIVEN:
+    case SFP__SPLIT_GIVEN:
         (void)snprintf(text, sizeof text, "task %.0f", c->value[t]);
         break;
     }

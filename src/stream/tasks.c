@@ -114,7 +114,7 @@ static sfp_status assign_images(const sfp_source *s, const sfp_record *r, const 
         int32_t label = r[i].label >= 0 ? out->label_of[r[i].label] : -1, domain = r[i].domain;
         if (label < 0)
             continue;
-        if (!m->like && m->split->kind == SFP_SPLIT_DOMAIN && domain < 0)
+        if (!m->like && m->split->kind == SFP__SPLIT_DOMAIN && domain < 0)
             return sfp__raw_image_blame(s, i, "has no domain, expected one for --tasks domain", err);
         if (m->like && domain >= 0)
             domain = m->domain_of[domain];
@@ -168,7 +168,7 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
     }
     TRY(assign_images(s, r, m, out, err));
     for (int t = 0; t < out->count; t++) {
-        char name[SFP_NAME_MAX];
+        char name[SFP__NAME_MAX];
         if (out->task[t].count == 0)
             return sfp__fail(err, SFP_EINVAL,
                              m->like ? "%s:%s: test set has no labelled images for task '%s'"
@@ -199,8 +199,8 @@ static sfp_status sort_by_class(const sfp_record *r, const sfp__tasks *tasks, sf
 static sfp_status order_samples(const sfp_source *s, const sfp_record *r, const sfp__stream_order *order, sfp__tasks *out,
                                 sfp_error *err)
 {
-    bool by_class = order->within == SFP_WITHIN_CLASS;
-    bool given = order->within == SFP_WITHIN_GIVEN || (order->within != SFP_WITHIN_SHUFFLE && s->keeps_order);
+    bool by_class = order->within == SFP__WITHIN_CLASS;
+    bool given = order->within == SFP__WITHIN_GIVEN || (order->within != SFP__WITHIN_SHUFFLE && s->keeps_order);
     for (int t = 0; t < out->count; t++) {
         if (!given)
             sfp__shuffle(out->task[t].sample, out->task[t].count, order->seed, TASK_STREAM + (uint64_t)t);
@@ -227,12 +227,12 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__s
         return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no labelled images", s->kind->name, s->path);
     TRY(sfp__task_split_make(s, r, spec, &c, err));
     TRY(order_classes(s->classes, order->classes, &made, err));
-    if (c.kind == SFP_SPLIT_GIVEN)
+    if (c.kind == SFP__SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
     TRY(fill_tasks(s, r, &(membership){.split = &c}, &made, err));
     TRY(order_samples(s, r, order, &made, err));
     TRY(list_classes(r, &made, err));
-    made.free = c.kind == SFP_SPLIT_FREE;
+    made.free = c.kind == SFP__SPLIT_FREE;
     *out = TAKE(made);
     if (unlabelled)
         *unlabelled = without;
@@ -257,7 +257,7 @@ static sfp_status match_names(char **from, int count, char **to, int to_count, i
 static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp__tasks *like,
                                 sfp__tasks *out, sfp_error *err)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     TRY(make_labels(test->classes, like->classes, out, err));
     TRY(match_names(test->class_names, test->classes, train->class_names, train->classes, out->label_of, err));
     for (int k = 0; k < like->classes; k++)
@@ -303,12 +303,12 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
     TRY(match_classes(test, train, r, like, &made, err));
     TRY(sfp__alloc(&domain_of, (size_t)test->domains, sizeof *domain_of, err));
     TRY(match_names(test->domain_names, test->domains, train->domain_names, train->domains, domain_of, err));
-    bool by_class = c.kind == SFP_SPLIT_GIVEN && !sfp__gives_tasks(test, r);
+    bool by_class = c.kind == SFP__SPLIT_GIVEN && !sfp__gives_tasks(test, r);
     TRY(fill_tasks(test, r, &(membership){&c, like, domain_of, by_class}, &made, err));
     for (int t = 0; t < made.count; t++)
         thin_out(&made.task[t], limit);
     TRY(list_classes(r, &made, err));
-    made.free = c.kind == SFP_SPLIT_FREE;
+    made.free = c.kind == SFP__SPLIT_FREE;
     *out = TAKE(made);
     return SFP_OK;
 }

@@ -24,10 +24,10 @@ typedef struct sfp__task {
 
 /* The order of the samples within a task. */
 typedef enum sfp__within {
-    SFP_WITHIN_DEFAULT, /* given if the source keeps its order, else shuffle */
-    SFP_WITHIN_SHUFFLE, /* shuffled by the seed */
-    SFP_WITHIN_CLASS,   /* one class after the other, in class order; within a class as DEFAULT */
-    SFP_WITHIN_GIVEN    /* the order of the source */
+    SFP__WITHIN_DEFAULT, /* given if the source keeps its order, else shuffle */
+    SFP__WITHIN_SHUFFLE, /* shuffled by the seed */
+    SFP__WITHIN_CLASS,   /* one class after the other, in class order; within a class as DEFAULT */
+    SFP__WITHIN_GIVEN    /* the order of the source */
 } sfp__within;
 
 typedef struct sfp__stream_order {

@@ -33,8 +33,8 @@ static sfp__learner_options options_of(const kind *k)
         return o;
     o.buffer.method = k->buffer;
     o.select = k->select;
-    o.fp.kind = strcmp(k->buffer, "gss") == 0 ? SFP_FP_L2P : SFP_FP_CODA;
-    if (o.fp.kind == SFP_FP_L2P)
+    o.fp.kind = strcmp(k->buffer, "gss") == 0 ? SFP__FP_L2P : SFP__FP_CODA;
+    if (o.fp.kind == SFP__FP_L2P)
         o.fp.pool = 6;
     if (strcmp(k->buffer, "none") == 0) {
         o.fp.tasks = 2;

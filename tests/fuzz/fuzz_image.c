@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     size_t pixels = (size_t)im.width * (size_t)im.height;
     REQUIRE(im.width > 0 && im.height > 0 && pixels <= opt.max_pixels);
     touch(im.rgb, pixels * 3);
-    if (accepted(sfp__image_fit(&im, 14, size & 1 ? SFP_RESIZE_CROP : SFP_RESIZE_SQUASH, &fit, &err), &err)) {
+    if (accepted(sfp__image_fit(&im, 14, size & 1 ? SFP__RESIZE_CROP : SFP__RESIZE_SQUASH, &fit, &err), &err)) {
         REQUIRE(fit.width == 14 && fit.height == 14);
         sfp__image_done(&fit);
     }

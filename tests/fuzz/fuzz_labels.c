@@ -25,8 +25,8 @@ static sfp_status receive(void *ctx, const char *name, const char *label, sfp_er
 {
     reading *r = ctx;
     (void)err;
-    REQUIRE(name[0] && strlen(name) <= SFP_PATH_BYTES_MAX && sfp__utf8_valid(name));
-    REQUIRE(label[0] && strlen(label) <= SFP_CLASS_NAME_MAX && sfp__utf8_valid(label));
+    REQUIRE(name[0] && strlen(name) <= SFP__PATH_BYTES_MAX && sfp__utf8_valid(name));
+    REQUIRE(label[0] && strlen(label) <= SFP__CLASS_NAME_MAX && sfp__utf8_valid(label));
     r->lines = sfp__digest_bytes(r->lines, name, strlen(name) + 1);
     r->lines = sfp__digest_bytes(r->lines, label, strlen(label) + 1);
     r->calls++;

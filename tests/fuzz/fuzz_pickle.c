@@ -17,10 +17,10 @@ static void walk(const sfp__pickle *p, sfp__pickle_value v, int depth)
     (void)sfp__pickle_int(p, v);
     sfp__pickle_value found = 0;
     if (sfp__pickle_get(p, v, "nc", &found) || sfp__pickle_get_int(p, v, 0, &found))
-        REQUIRE(type == SFP_PICKLE_DICT && n > 0);
+        REQUIRE(type == SFP__PICKLE_DICT && n > 0);
     for (size_t i = 0; i < n && depth > 0 && budget > 0; i++) {
         budget--;
-        if (type == SFP_PICKLE_DICT)
+        if (type == SFP__PICKLE_DICT)
             walk(p, sfp__pickle_key(p, v, i), depth - 1);
         walk(p, sfp__pickle_item(p, v, i), depth - 1);
     }

@@ -65,7 +65,7 @@ static sfp__run_options options_of(const stopped *r, char out[PATH_MAX], char da
     o.eval_limit = 2;
     if (live)
         return o;
-    o.clock = SFP_CLOCK_VIRTUAL;
+    o.clock = SFP__CLOCK_VIRTUAL;
     o.rate = 100;
     o.queue = 3;
     o.tasks = "2";

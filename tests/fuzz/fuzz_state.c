@@ -10,7 +10,7 @@ static sfp__learner_options start_options(int kind)
 {
     sfp__learner_options o = tiny_options();
     o.fp.kind = (sfp__fp_kind)kind;
-    if (kind != SFP_FP_CODA) {
+    if (kind != SFP__FP_CODA) {
         o.fp.tasks = 2;
         o.fp.classes = 4;
         o.fp.pool = 6;
@@ -35,7 +35,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     make_world();
     if (!getenv("SFP_FUZZ_SEEDS"))
         return 0;
-    for (int kind = SFP_FP_CODA; kind <= SFP_FP_DUALPROMPT; kind++) {
+    for (int kind = SFP__FP_CODA; kind <= SFP__FP_DUALPROMPT; kind++) {
         sfp__learner_options o = start_options(kind);
         static const char *const names[] = {"coda", "l2p", "dualprompt"};
         put_state(&o, names[kind]);
@@ -73,11 +73,11 @@ static void start_learner(const char *path, const sfp__tensor_file *f)
         sfp__learner *l;
         uint8_t *bytes; /* its checkpoint at the start */
         size_t size;
-    } starts[SFP_FP_DUALPROMPT + 1], *start;
+    } starts[SFP__FP_DUALPROMPT + 1], *start;
     const char *name = sfp__tensor_file_meta(f, "pool-kind");
-    int kind = name && strcmp(name, "l2p") == 0          ? SFP_FP_L2P
-               : name && strcmp(name, "dualprompt") == 0 ? SFP_FP_DUALPROMPT
-                                                         : SFP_FP_CODA;
+    int kind = name && strcmp(name, "l2p") == 0          ? SFP__FP_L2P
+               : name && strcmp(name, "dualprompt") == 0 ? SFP__FP_DUALPROMPT
+                                                         : SFP__FP_CODA;
     const sfp__learner_options o = start_options(kind);
     sfp_error err = {0};
     start = &starts[kind];

@@ -13,11 +13,11 @@ static void check(const sfp__args *args, const sfp__opt *o, const sfp__value *v)
     REQUIRE(v->text && memchr(v->text, 0, 4096));
     touch(v->text, strlen(v->text));
     REQUIRE(sfp__args_init(&again, args->command, args->opts, args->count, &err) == SFP_OK);
-    REQUIRE(sfp__args_set(&again, o->name, v->text, SFP_RANK_COMMAND_LINE, o->name, &err) == SFP_OK);
+    REQUIRE(sfp__args_set(&again, o->name, v->text, SFP__RANK_COMMAND_LINE, o->name, &err) == SFP_OK);
     sfp__args_done(&again);
-    REQUIRE(o->type != SFP_OPT_INT || o->named.word || ((double)v->integer >= o->min && (double)v->integer <= o->max));
-    REQUIRE(o->type != SFP_OPT_REAL || o->named.word || (v->real >= o->min && v->real <= o->max));
-    REQUIRE(o->type != SFP_OPT_CHOICE || v->choice >= 0);
+    REQUIRE(o->type != SFP__OPT_INT || o->named.word || ((double)v->integer >= o->min && (double)v->integer <= o->max));
+    REQUIRE(o->type != SFP__OPT_REAL || o->named.word || (v->real >= o->min && v->real <= o->max));
+    REQUIRE(o->type != SFP__OPT_CHOICE || v->choice >= 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (!accepted(sfp__yaml_config(path, &args, &err), &err))
         REQUIRE(strncmp(err.message, path, strlen(path)) == 0);
     for (size_t i = 0; i < args.count; i++)
-        if (args.values[i].rank == SFP_RANK_FILE)
+        if (args.values[i].rank == SFP__RANK_FILE)
             check(&args, &args.opts[i], &args.values[i]);
     sfp__args_done(&args);
     (void)close(fd);

@@ -18,7 +18,7 @@ typedef struct contents {
 
 static bool is_checksum(const sfp__tensor *t)
 {
-    return strcmp(t->name, SFP_CHECKSUM_KEY) == 0;
+    return strcmp(t->name, SFP__CHECKSUM_KEY) == 0;
 }
 
 /* Returns ASCII text of other bytes. */
@@ -43,9 +43,9 @@ static void put_value(sfp__rng *rng, sfp__dtype dtype, void *at)
     const double real = reals[below(rng, sizeof reals / sizeof *reals)];
     const int64_t whole = wholes[below(rng, sizeof wholes / sizeof *wholes)];
     const float narrow = fabs(real) > (double)FLT_MAX ? (float)copysign(INFINITY, real) : (float)real;
-    if (dtype == SFP_DTYPE_F32)
+    if (dtype == SFP__DTYPE_F32)
         memcpy(at, &narrow, sizeof narrow);
-    else if (dtype == SFP_DTYPE_F64)
+    else if (dtype == SFP__DTYPE_F64)
         memcpy(at, &real, sizeof real);
     else
         memcpy(at, &whole, sfp__dtype_size(dtype)); /* little-endian */
@@ -91,20 +91,20 @@ static int64_t other_size(sfp__rng *rng, int64_t size)
 
 static void change_shape(sfp__rng *rng, sfp__tensor *t)
 {
-    int64_t shape[SFP_MAX_DIMS];
+    int64_t shape[SFP__MAX_DIMS];
     int n = t->ndim, k = (int)below(rng, (size_t)n);
     sfp__dtype dtype = t->dtype;
     memcpy(shape, t->shape, sizeof shape);
     switch (below(rng, 5)) {
     case 0:
-        dtype = (sfp__dtype)below(rng, SFP_DTYPE_COUNT);
+        dtype = (sfp__dtype)below(rng, SFP__DTYPE_COUNT);
         break;
     case 1:
         n = n > 0 ? n - 1 : 1;
         shape[0] = t->ndim > 0 ? shape[0] : 1;
         break;
     case 2:
-        n = n < SFP_MAX_DIMS ? n + 1 : n;
+        n = n < SFP__MAX_DIMS ? n + 1 : n;
         shape[n - 1] = 1;
         break;
     default:
@@ -123,7 +123,7 @@ static void change_size(sfp__rng *rng, contents *c, const sfp__tensor *like)
     bool only_first = one_in(rng, 2);
     const char *text = kept_print("%lld", (long long)was);
     for (size_t i = 0; i < c->count; i++) {
-        int64_t shape[SFP_MAX_DIMS];
+        int64_t shape[SFP__MAX_DIMS];
         memcpy(shape, c->tensors[i].shape, sizeof shape);
         for (int k = 0; k < (only_first ? 1 : c->tensors[i].ndim); k++)
             shape[k] = shape[k] == was ? now : shape[k];
@@ -260,12 +260,12 @@ static void change_metadata(sfp__rng *rng, contents *c)
 /* Writes the file with the right checksum; false: it cannot be written (two equal names). */
 static bool put_file(contents *c, sfp__text *out)
 {
-    char sum[SFP_CHECKSUM_MAX];
+    char sum[SFP__CHECKSUM_MAX];
     sfp_error err = {0};
     bool checkpoint = c->count > 0 && is_checksum(&c->tensors[c->count - 1]);
     REQUIRE(sfp__state_sum(c->count, c->tensors, c->meta_count, c->meta, sum, &err) == SFP_OK);
     for (size_t i = 0; i < c->meta_count; i++)
-        if (strcmp(c->meta[i].key, SFP_CHECKSUM_KEY) == 0)
+        if (strcmp(c->meta[i].key, SFP__CHECKSUM_KEY) == 0)
             c->meta[i].value = sum;
     if (sfp__safetensors_header("", c->tensors, c->count, c->meta, c->meta_count, out, &err) != SFP_OK)
         return false;

@@ -75,12 +75,12 @@ static void add(tensor_list *l, const char *name, const void *data, sfp__dtype d
     (void)sfp__shape_count(shape, ndim, dtype, &t->count, &t->bytes);
 }
 #define ADD(name, data, ...) \
-    add(&l, name, data, SFP_DTYPE_F32, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+    add(&l, name, data, SFP__DTYPE_F32, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 
 static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    add(ctx, w->name, *w->data, SFP_DTYPE_F32, w->ndim, w->shape);
+    add(ctx, w->name, *w->data, SFP__DTYPE_F32, w->ndim, w->shape);
     return SFP_OK;
 }
 
@@ -190,9 +190,9 @@ static sfp_status make_golden(char **argv, sfp_error *err)
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *forward = NULL, *backward = NULL;
-    sfp__vit_plan_options with = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = GOLDEN_ROWS}, without = {.mode = SFP_VIT_FORWARD};
+    sfp__vit_plan_options with = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = GOLDEN_ROWS}, without = {.mode = SFP__VIT_FORWARD};
     golden g = {.w = w, .bias = bias, .logits = logits};
-    const sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {
+    const sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH] = {
         [1] = {.rows = GOLDEN_ROWS, .k = prefix[0], .v = prefix[1], .grad_k = grad[0], .grad_v = grad[1]}};
     const sfp__vit_pass plain = {.b = GOLDEN_B, .x = x, .feature = query, .embed = embed};
     const sfp__vit_pass pass = {
@@ -209,7 +209,7 @@ static sfp_status make_golden(char **argv, sfp_error *err)
     TRY(sfp__vit_each_weight(&tiny, &v->weights, add_weight, &l, err));
     TRY(write_part(dir, "backbone.safetensors", &l, err));
     ADD("x", x, GOLDEN_B, 3, S, S);
-    add(&l, "y", y, SFP_DTYPE_I64, 1, (const int64_t[]){GOLDEN_B});
+    add(&l, "y", y, SFP__DTYPE_I64, 1, (const int64_t[]){GOLDEN_B});
     TRY(write_part(dir, "batch.safetensors", &l, err));
     ADD("last.weight", w, GOLDEN_CLASSES, D);
     ADD("last.bias", bias, GOLDEN_CLASSES);
@@ -298,12 +298,12 @@ static sfp_status make_flip(char **argv, sfp_error *err)
 /* Renames the key of the checksum in the header, which follows its length. The new key has the same length. */
 static void hide_checksum(uint8_t *bytes)
 {
-    static const char key[] = "\"" SFP_CHECKSUM_KEY "\":";
+    static const char key[] = "\"" SFP__CHECKSUM_KEY "\":";
     uint64_t length;
     memcpy(&length, bytes, sizeof length);
     uint8_t *at = memmem(bytes + sizeof length, length, key, sizeof key - 1);
     if (at)
-        memcpy(at + 1, "unsummed", sizeof SFP_CHECKSUM_KEY - 1);
+        memcpy(at + 1, "unsummed", sizeof SFP__CHECKSUM_KEY - 1);
 }
 
 static sfp_status make_nan(char **argv, sfp_error *err)
@@ -315,7 +315,7 @@ static sfp_status make_nan(char **argv, sfp_error *err)
     TRY(sfp__file_read(argv[2], MAX_BYTES, &bytes, &n, err));
     TRY(sfp__safetensors_open_memory(argv[2], bytes, n, &st, err));
     TRY(sfp__tensor_file_need(st, argv[4], &t, err));
-    bool is_wide = t->dtype == SFP_DTYPE_F64, huge = strcmp(argv[1], "huge") == 0;
+    bool is_wide = t->dtype == SFP__DTYPE_F64, huge = strcmp(argv[1], "huge") == 0;
     const float value = huge ? 3e38f : __builtin_nanf("");
     const double wide = (double)value;
     size_t size = is_wide ? sizeof wide : sizeof value;

@@ -65,7 +65,7 @@ static sfp_status perturb_floats(const char *dir, const sfp__tensor *t, void *da
     double each = 10 * tolerance_of(t->name) * length / sqrt((double)t->count);
     for (size_t i = 0; i < t->count; i++) {
         double wrong = (double)value[i] + (sfp__rng_below(&rng, 2) ? each : -each);
-        if (t->dtype == SFP_DTYPE_F32)
+        if (t->dtype == SFP__DTYPE_F32)
             ((float *)data)[i] = (float)wrong;
         else
             ((double *)data)[i] = wrong;
@@ -82,11 +82,11 @@ static sfp_status one(const char *dir, const char *name, const char *out, sfp_er
     TRY(sfp__tensor_file_need(st, name, &found, err));
     sfp__tensor *t = &st->tensors[found - st->tensors];
     TRY(sfp__alloc(&data, t->bytes, 1, err));
-    if (t->dtype == SFP_DTYPE_I64) {
+    if (t->dtype == SFP__DTYPE_I64) {
         memcpy(data, t->data, t->bytes);
         TRY(sfp__tensor_file_need(st, "similarity", &scores, err));
         ((int64_t *)data)[0] = (((int64_t *)data)[0] + 1) % (int64_t)scores->count;
-    } else if (t->dtype == SFP_DTYPE_F32 || t->dtype == SFP_DTYPE_F64) {
+    } else if (t->dtype == SFP__DTYPE_F32 || t->dtype == SFP__DTYPE_F64) {
         TRY(perturb_floats(dir, t, data, err));
     } else {
         return sfp__fail(err, SFP_EUNSUPPORTED, "'%s' is neither of floats nor of indices", name);

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     while (n < POINTS_MAX && scanf("%lf %lf", &x[n], &y[n]) == 2)
         n++;
     c.series[0] = (sfp__chart_series){.count = n, .x = x, .y = y};
-    if (!sfp__chart_lines(&c, SFP_CHART_FILE, &t) || sfp__file_write(argv[1], t.s, t.length, &err)) {
+    if (!sfp__chart_lines(&c, SFP__CHART_FILE, &t) || sfp__file_write(argv[1], t.s, t.length, &err)) {
         (void)fprintf(stderr, "plot: %s\n", err.message[0] ? err.message : "no values");
         return 1;
     }

@@ -45,7 +45,7 @@ static void add(dump *d, const char *name, const void *data, sfp__dtype dtype, i
 static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    add(ctx, w->name, *w->data, SFP_DTYPE_F32, w->ndim, w->shape);
+    add(ctx, w->name, *w->data, SFP__DTYPE_F32, w->ndim, w->shape);
     return SFP_OK;
 }
 
@@ -53,7 +53,7 @@ static void add_state(dump *d, const char *prefix, sfp__vit_weights *w, const fl
 {
     d->prefix = prefix;
     (void)sfp__vit_each_weight(&student, w, add_weight, d, NULL);
-    add(d, "layers", layers, SFP_DTYPE_F32, 1, (const int64_t[]){(int64_t)count});
+    add(d, "layers", layers, SFP__DTYPE_F32, 1, (const int64_t[]){(int64_t)count});
     d->prefix = NULL;
 }
 
@@ -61,7 +61,7 @@ static sfp_status make_teacher(const char *path, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     TRY(sfp__vit_random(&teacher_config, 2, 0.2f, &v, err));
-    return sfp__vit_save(&teacher_config, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
+    return sfp__vit_save(&teacher_config, &v->weights, SFP__DTYPE_F32, NULL, 0, path, err);
 }
 
 static void teacher_done(sfp__teacher *t)
@@ -82,7 +82,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     OWNED_PTR(sfp__loss_free) sfp__loss *loss = NULL;
     OWNED_PTR(sfp__view_loader_free) sfp__view_loader *feed = NULL;
     const sfp__view_batch *m = NULL;
-    double value[SFP_TERMS];
+    double value[SFP__TERMS];
     const sfp__image_set_options po = {.size = SIZE};
     const sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
                                      .student = {.img_size = SIZE, .patch_size = PATCH},
@@ -90,7 +90,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
                                      .view = {.min_crop = 0.5, .jitter = 0.3, .mixup = 0.8},
                                      .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
     const sfp__vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    const sfp__vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = MICROBATCH};
+    const sfp__vit_plan_options plo = {.mode = SFP__VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = MICROBATCH};
     TRY(sfp__thread_pool_create(2, &pool, err));
     TRY(make_teacher(weights, err));
     TRY(sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err));
@@ -128,15 +128,15 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
         sfp__teacher_class(&t, entry, cls[i]);
         label[i] = p.label[m->image[i]];
     }
-    for (int i = 0; i < SFP_TERMS; i++)
+    for (int i = 0; i < SFP__TERMS; i++)
         numbers[2 + i] = (float)value[i];
-    add(&d, "x", m->x, SFP_DTYPE_F32, 4, (const int64_t[]){BATCH, 3, SIZE, SIZE});
-    add(&d, "target", target, SFP_DTYPE_F32, 3, (const int64_t[]){BATCH, 17, 32});
-    add(&d, "teacher_class", cls, SFP_DTYPE_F32, 2, (const int64_t[]){BATCH, 32});
-    add(&d, "teacher_head_w", t.vit->weights.head_w, SFP_DTYPE_F32, 2, (const int64_t[]){7, 32});
-    add(&d, "teacher_head_b", t.vit->weights.head_b, SFP_DTYPE_F32, 1, (const int64_t[]){7});
-    add(&d, "label", label, SFP_DTYPE_I64, 1, (const int64_t[]){BATCH});
-    add(&d, "numbers", numbers, SFP_DTYPE_F32, 1, (const int64_t[]){6});
+    add(&d, "x", m->x, SFP__DTYPE_F32, 4, (const int64_t[]){BATCH, 3, SIZE, SIZE});
+    add(&d, "target", target, SFP__DTYPE_F32, 3, (const int64_t[]){BATCH, 17, 32});
+    add(&d, "teacher_class", cls, SFP__DTYPE_F32, 2, (const int64_t[]){BATCH, 32});
+    add(&d, "teacher_head_w", t.vit->weights.head_w, SFP__DTYPE_F32, 2, (const int64_t[]){7, 32});
+    add(&d, "teacher_head_b", t.vit->weights.head_b, SFP__DTYPE_F32, 1, (const int64_t[]){7});
+    add(&d, "label", label, SFP__DTYPE_I64, 1, (const int64_t[]){BATCH});
+    add(&d, "numbers", numbers, SFP__DTYPE_F32, 1, (const int64_t[]){6});
     return sfp__safetensors_write(out, d.t, d.count, NULL, 0, err);
 }
 

@@ -95,7 +95,8 @@ static void draw(maker *m, int label, uint64_t index, double time, int width, in
 {
     size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
     sfp__scene own;
-    sfp__scene_make(label % SFP_SHAPES, label / SFP_SHAPES, m->opt.seed, time, m->opt.seed, (uint64_t)label << 32 | index, &own);
+    sfp__scene_make(label % SFP__SHAPES, label / SFP__SHAPES, m->opt.seed, time, m->opt.seed, (uint64_t)label << 32 | index,
+                    &own);
     if (scene)
         *scene = own;
     sfp__image_done(&m->im);
@@ -115,10 +116,10 @@ static void draw_square(maker *m, int label, uint64_t index, double time)
 /* Returns the name of a class of a larger dataset: "star", "star-2". */
 static const char *class_name(int label, char buf[NAME_CAPACITY])
 {
-    if (label < SFP_SHAPES)
+    if (label < SFP__SHAPES)
         (void)snprintf(buf, NAME_CAPACITY, "%s", sfp__shape_names[label]);
     else
-        (void)snprintf(buf, NAME_CAPACITY, "%s-%d", sfp__shape_names[label % SFP_SHAPES], label / SFP_SHAPES + 1);
+        (void)snprintf(buf, NAME_CAPACITY, "%s-%d", sfp__shape_names[label % SFP__SHAPES], label / SFP__SHAPES + 1);
     return buf;
 }
 #define CLASS_NAME(label) class_name(label, (char[NAME_CAPACITY]){0})
@@ -308,7 +309,7 @@ static void make_clear100(maker *m)
 static void make_classes(maker *m, const char *domain, int first, double time)
 {
     char name[NAME_CAPACITY];
-    for (int c = 0; c < SFP_SHAPES; c++) {
+    for (int c = 0; c < SFP__SHAPES; c++) {
         for (int i = 0; i < m->opt.each; i++) {
             (void)snprintf(name, sizeof name, "%s%s/%04d.jpg", domain, CLASS_NAME(c), i);
             draw_square(m, c, (uint64_t)(first + i), time + WORLD_STEP * i);
@@ -362,11 +363,11 @@ static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
     char name[NAME_CAPACITY];
     sfp__text images = {0}, labels = {0};
     for (int i = 0; i < 4; i++)
-        put_be32(&images, (const int[]){0x803, each * SFP_SHAPES, SIDE, SIDE}[i]);
+        put_be32(&images, (const int[]){0x803, each * SFP__SHAPES, SIDE, SIDE}[i]);
     put_be32(&labels, 0x801);
-    put_be32(&labels, each * SFP_SHAPES);
+    put_be32(&labels, each * SFP__SHAPES);
     for (int i = 0; i < each; i++) {
-        for (int c = 0; c < SFP_SHAPES; c++) {
+        for (int c = 0; c < SFP__SHAPES; c++) {
             char grey[SIDE * SIDE], label = (char)c;
             draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
             for (int p = 0; p < SIDE * SIDE; p++)
@@ -392,7 +393,7 @@ static void make_cifar_batch(maker *m, const char *name, uint64_t first, int eac
     enum { SIDE = 32 };
     sfp__text t = {0};
     for (int i = 0; i < each; i++) {
-        for (int c = 0; c < SFP_SHAPES; c++) {
+        for (int c = 0; c < SFP__SHAPES; c++) {
             char planes[1 + 3 * SIDE * SIDE] = {(char)c};
             draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
             for (int p = 0; p < 3 * SIDE * SIDE; p++)
@@ -406,7 +407,7 @@ static void make_cifar_batch(maker *m, const char *name, uint64_t first, int eac
 static void put_names(maker *m, const char *file)
 {
     sfp__text names = {0};
-    for (int c = 0; c < SFP_SHAPES; c++)
+    for (int c = 0; c < SFP__SHAPES; c++)
         sfp__text_printf(&names, "%s\n", CLASS_NAME(c));
     put_text_file(m, file, &names);
 }
@@ -452,8 +453,8 @@ static void make_tar(maker *m)
                  archive_write_open(a, &t, NULL, write_to_text, NULL) == ARCHIVE_OK,
              archive_error_string(a));
         for (int i = 0; i < m->opt.each; i++) {
-            for (int c = 0; c < SFP_SHAPES; c++) {
-                int key = (shard * m->opt.each + i) * SFP_SHAPES + c;
+            for (int c = 0; c < SFP__SHAPES; c++) {
+                int key = (shard * m->opt.each + i) * SFP__SHAPES + c;
                 sfp__text jpeg = {0};
                 draw_square(m, c, (uint64_t)key, WORLD_STEP * key);
                 put_jpeg(&m->im, QUALITY, &jpeg);

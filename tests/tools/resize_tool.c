@@ -26,13 +26,13 @@ int main(int argc, char **argv)
     sfp_status status = sfp__image_load(argv[1], NULL, &im, &err);
     if (status == SFP_OK) {
         if (strcmp(what, "bilinear") == 0)
-            status = sfp__image_resize(&im, a, b, SFP_FILTER_BILINEAR, &out, &err);
+            status = sfp__image_resize(&im, a, b, SFP__FILTER_BILINEAR, &out, &err);
         else if (strcmp(what, "bicubic") == 0)
-            status = sfp__image_resize(&im, a, b, SFP_FILTER_BICUBIC, &out, &err);
+            status = sfp__image_resize(&im, a, b, SFP__FILTER_BICUBIC, &out, &err);
         else if (strcmp(what, "squash") == 0)
-            status = sfp__image_fit(&im, a, SFP_RESIZE_SQUASH, &out, &err);
+            status = sfp__image_fit(&im, a, SFP__RESIZE_SQUASH, &out, &err);
         else if (strcmp(what, "crop") == 0)
-            status = sfp__image_fit(&im, a, SFP_RESIZE_CROP, &out, &err);
+            status = sfp__image_fit(&im, a, SFP__RESIZE_CROP, &out, &err);
         else
             status = sfp__image_crop(&im, 0, 0, im.width, im.height, &out, &err);
     }

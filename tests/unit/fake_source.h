@@ -40,7 +40,7 @@ static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp__raw_imag
     if (!bytes)
         return sfp__fail_nomem(why);
     memset(bytes, f->shade(i), size);
-    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
+    *out = (sfp__raw_image){.kind = SFP__RAW_IMAGE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
     return SFP_OK;
 }
 

@@ -182,7 +182,7 @@ static inline void save_changed(const char *name, const sfp__tensor *tensor, con
         meta[m] = st->meta[i];
         if (key && strcmp(meta[m].key, key) == 0)
             meta[m].value = value;
-        m += meta[m].value && strcmp(meta[m].key, SFP_CHECKSUM_KEY) != 0;
+        m += meta[m].value && strcmp(meta[m].key, SFP__CHECKSUM_KEY) != 0;
     }
     MUST(sfp__safetensors_write(in_directory("t"), tensors, n, meta, m, &err));
 }

@@ -55,7 +55,7 @@ static inline sfp_result result_make(int tasks, int classes)
     r.diagnostics.coreset_cost = (sfp__coreset_ratios){1.01, 0.25, 0.875, 0.5, 1};
     r.diagnostics.buffer_mmd = 0.001;
     r.diagnostics.gradient_cosine_head = 0.75;
-    for (int i = 0; i < SFP_COSINES * tasks * tasks; i++)
+    for (int i = 0; i < SFP__COSINES * tasks * tasks; i++)
         sfp__result_gradient_cosines(&r, 0)[i] = i % 3 ? -1.0 / (1 + i) : NAN;
     r.peak_rss_bytes = 123456789;
     r.seed = 7;
@@ -70,10 +70,10 @@ static inline sfp_result result_make(int tasks, int classes)
     result_option(&r, "buffer", "er");
     result_option(&r, "sigma", "0.3");
     for (int i = 0; i < 50; i++) {
-        MUST(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL));
-        MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 20 * (i + 1), 2 - 0.03 * i, NULL));
-        MUST(sfp__curve_add(&r.curve[SFP_CURVE_RATE], 20 * (i + 1), 150 + i % 5, NULL));
-        MUST(sfp__curve_add(&r.curve[SFP_CURVE_LAG], 20 * (i + 1), 0.1 * i, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP__CURVE_PREQUENTIAL], 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP__CURVE_LOSS], 20 * (i + 1), 2 - 0.03 * i, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP__CURVE_RATE], 20 * (i + 1), 150 + i % 5, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP__CURVE_LAG], 20 * (i + 1), 0.1 * i, NULL));
     }
     for (int i = 0; i < tasks; i++)
         MUST(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL));

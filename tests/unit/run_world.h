@@ -145,7 +145,7 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
             double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];
             assert_true(x == y || (x != x && y != y));
         }
-    const sfp__curve *c = &a->curve[SFP_CURVE_PREQUENTIAL], *d = &b->curve[SFP_CURVE_PREQUENTIAL];
+    const sfp__curve *c = &a->curve[SFP__CURVE_PREQUENTIAL], *d = &b->curve[SFP__CURVE_PREQUENTIAL];
     assert_int_equal(c->count, d->count);
     for (int i = 0; i < c->count; i++)
         assert_true(c->x[i] == d->x[i] && c->y[i] == d->y[i]);

@@ -43,7 +43,7 @@ static inline select_case make_case(sfp__rng *rng, int b, int dim, int classes, 
     c.features = case_rows(rng, b, dim, kind);
     c.logits = case_rows(rng, b, classes, kind);
     c.pooled = case_rows(rng, b, dim, kind);
-    c.taps = case_rows(rng, b, SFP_TAPS * dim, kind);
+    c.taps = case_rows(rng, b, SFP__TAPS * dim, kind);
     c.probs = kept_malloc((size_t)b * (size_t)classes * sizeof(float) + 1);
     for (int i = 0; i < b; i++) {
         double sum = 0;

@@ -135,7 +135,7 @@ static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("image %lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_RAW_IMAGE_ENCODED);
+    assert_int_equal(p.kind, SFP__RAW_IMAGE_ENCODED);
     assert_int_equal(p.size, size);
     assert_memory_equal(p.bytes, bytes, size);
 }
@@ -180,7 +180,7 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
     bool end = true;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
-    assert_int_equal(p.kind, SFP_RAW_IMAGE_ENCODED);
+    assert_int_equal(p.kind, SFP__RAW_IMAGE_ENCODED);
     assert_int_equal(p.size, strlen(bytes));
     assert_memory_equal(p.bytes, bytes, p.size);
     assert_true(r.label < s->classes);

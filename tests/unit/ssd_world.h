@@ -324,7 +324,7 @@ static void offer_until(world *w, int t, int lo, int hi)
 static void *part_of(const world *w, const char *name, size_t *bytes)
 {
     static const size_t size[] = {
-        [SFP_STATE_F32] = 4, [SFP_STATE_F64] = 8, [SFP_STATE_I32] = 4, [SFP_STATE_I64] = 8, [SFP_STATE_U8] = 1};
+        [SFP__STATE_F32] = 4, [SFP__STATE_F64] = 8, [SFP__STATE_I32] = 4, [SFP__STATE_I64] = 8, [SFP__STATE_U8] = 1};
     sfp__state_tensors_fn parts = w->b->method->state_tensors;
     void *state = w->b->state;
     sfp__state_tensor p = {0};

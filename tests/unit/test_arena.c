@@ -11,7 +11,7 @@ TEST(blocks_are_aligned_and_do_not_overlap)
         for (int i = 0; i < 40; i++) {
             piece[i] = sfp__arena_take(&a, (size_t)i, 7);
             assert_non_null(piece[i]);
-            assert_int_equal((uintptr_t)piece[i] % SFP_ALIGN, 0);
+            assert_int_equal((uintptr_t)piece[i] % SFP__ALIGN, 0);
             memset(piece[i], i, (size_t)i * 7);
         }
         for (int i = 0; i < 40; i++)

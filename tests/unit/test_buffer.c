@@ -9,13 +9,13 @@ TEST(defaults_are_those_of_the_paper)
 {
     sfp__buffer_options opt = sfp__buffer_options_defaults();
     assert_int_equal(opt.slots, 102);
-    assert_true(opt.drop == SFP_DROP_ALG2 && opt.ssd.every == 3 && opt.ssd.window == 32);
+    assert_true(opt.drop == SFP__DROP_ALG2 && opt.ssd.every == 3 && opt.ssd.window == 32);
     assert_string_equal(opt.method, "streamfp");
     for (const sfp__buffer_method *const *m = sfp__buffer_methods; *m; m++)
         assert_ptr_equal(sfp__buffer_method_find((*m)->name), *m);
     assert_null(sfp__buffer_method_find("no such"));
     assert_null(sfp__buffer_method_find(NULL));
-    assert_true(sfp__buffer_method_find("streamfp")->needs == SFP_NEED_SCORE);
+    assert_true(sfp__buffer_method_find("streamfp")->needs == SFP__NEED_SCORE);
     assert_true(sfp__buffer_method_find("er")->needs == 0);
 }
 
@@ -82,7 +82,7 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
         opt.slots = m;
         opt.dim = dim;
         opt.image_bytes = 17;
-        opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
+        opt.drop = trial & 1 ? SFP__DROP_ALG2 : SFP__DROP_EQ8;
         OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
         MUST(sfp__buffer_create(&opt, MAX_BATCH, &b, NULL));
         sfp__rng rng = sfp__rng_init((uint64_t)trial, 8);
@@ -352,7 +352,7 @@ TEST(ten_thousand_updates_keep_the_budget_and_allocate_nothing)
     for (int k = 0; k < KINDS; k++)
         batch[k] = batch_make(k % (B + 1), D, BYTES, (uint64_t)k * 100, 0);
     for (const sfp__buffer_method *const *method = sfp__buffer_methods; *method; method++) {
-        if ((*method)->needs & ~(unsigned)SFP_NEED_SCORE)
+        if ((*method)->needs & ~(unsigned)SFP__NEED_SCORE)
             continue;
         OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
         sfp__rng rng = sfp__rng_init(6, 6);

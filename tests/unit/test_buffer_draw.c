@@ -162,7 +162,7 @@ static void check_draws(const char *what, sfp__drop_rule drop, int m, const floa
     double weight_in[8], weight_out[8];
     oracle_probability(b, batch_score, weight_in);
     oracle_probability(m, slot_score, weight_out);
-    for (int i = 0; i < m && drop == SFP_DROP_ALG2; i++)
+    for (int i = 0; i < m && drop == SFP__DROP_ALG2; i++)
         weight_out[i] = 1 - weight_out[i];
     double *p_in = test_array(batch_cells, sizeof(double)), *p_out = test_array(slot_cells, sizeof(double)),
            *p_both = test_array(b * m, sizeof(double)), sum_in = 0, sum_out = 0;
@@ -182,14 +182,14 @@ static void check_draws(const char *what, sfp__drop_rule drop, int m, const floa
 TEST(both_draws_have_the_exact_distribution)
 {
     const float slots[] = {0.3f, -0.2f, 0.9f, 0.1f, 0.5f}, samples[] = {-1, 2, 0.5f, 7, 3, 1}, equal[] = {1, 1, 1, 1, 1};
-    check_draws("one of 2, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 2, samples, 30000, 1);
-    check_draws("one of 3, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 3, samples, 30000, 2);
-    check_draws("two of 4, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 4, samples, 60000, 3);
-    check_draws("two of 5, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 5, samples, 60000, 4);
-    check_draws("three of 6, of 4 slots, alg2", SFP_DROP_ALG2, 4, slots, 6, samples, 120000, 5);
-    check_draws("three of 6, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 6, samples, 120000, 6);
-    check_draws("three of 6, of 3 slots: all go", SFP_DROP_ALG2, 3, slots, 6, samples, 60000, 7);
-    check_draws("equal scores go by index", SFP_DROP_ALG2, 5, equal, 4, equal, 60000, 8);
+    check_draws("one of 2, of 5 slots, alg2", SFP__DROP_ALG2, 5, slots, 2, samples, 30000, 1);
+    check_draws("one of 3, of 5 slots, eq8", SFP__DROP_EQ8, 5, slots, 3, samples, 30000, 2);
+    check_draws("two of 4, of 5 slots, alg2", SFP__DROP_ALG2, 5, slots, 4, samples, 60000, 3);
+    check_draws("two of 5, of 5 slots, eq8", SFP__DROP_EQ8, 5, slots, 5, samples, 60000, 4);
+    check_draws("three of 6, of 4 slots, alg2", SFP__DROP_ALG2, 4, slots, 6, samples, 120000, 5);
+    check_draws("three of 6, of 5 slots, eq8", SFP__DROP_EQ8, 5, slots, 6, samples, 120000, 6);
+    check_draws("three of 6, of 3 slots: all go", SFP__DROP_ALG2, 3, slots, 6, samples, 60000, 7);
+    check_draws("equal scores go by index", SFP__DROP_ALG2, 5, equal, 4, equal, 60000, 8);
 }
 
 /* Arbitrary weights with zeros: zeros are drawn last, and then with equal probability. */
@@ -436,7 +436,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
             for (int j = 0; j < 3; j++)
                 u[j][i] = k % 5 ? sfp__rng_double(&rng) : (double)sfp__rng_below(&rng, 8) / 8;
         }
-        sfp__drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
+        sfp__drop_rule drop = sfp__rng_below(&rng, 2) ? SFP__DROP_ALG2 : SFP__DROP_EQ8;
 
         int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MAX_SIZE], want_out[MAX_SIZE];
         stored = stored > b ? b : stored;
@@ -455,7 +455,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
                 oracle_probability(left, batch + stored, pi);
                 oracle_draw(left, pi, nu, u[1], want_in);
                 oracle_probability(m, slots, pi);
-                for (int i = 0; i < m && drop == SFP_DROP_ALG2; i++)
+                for (int i = 0; i < m && drop == SFP__DROP_ALG2; i++)
                     pi[i] = 1 - pi[i];
                 oracle_draw(m, pi, nu, u[2], want_out);
             }

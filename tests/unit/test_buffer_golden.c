@@ -67,7 +67,7 @@ TEST(every_update_equals_the_reference)
             *replaced = kept_malloc((size_t)b * sizeof(int));
         sfp__buffer_plan plan;
         sfp__buffer_decide((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,
-                           strcmp(rule, "alg2") == 0 ? SFP_DROP_ALG2 : SFP_DROP_EQ8, iwork, dwork, retained, replaced, &plan);
+                           strcmp(rule, "alg2") == 0 ? SFP__DROP_ALG2 : SFP__DROP_EQ8, iwork, dwork, retained, replaced, &plan);
         if (plan.stored != whole(c, "stored") || plan.nu != whole(c, "nu"))
             fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, whole(c, "stored"), whole(c, "nu"));
         check_indices(k, c, "retained", retained, plan.nu);

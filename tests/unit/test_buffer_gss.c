@@ -24,8 +24,8 @@ TEST(a_score_equals_the_largest_cosine)
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     MUST(sfp__thread_pool_create(3, &pool, NULL));
     for (int round = 0; round < 3000; round++) {
-        int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
-        float group[SFP_GSS_GROUPS * 30], g[30];
+        int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP__GSS_GROUPS);
+        float group[SFP__GSS_GROUPS * 30], g[30];
         double want = -INFINITY;
         for (int k = 0; k < n; k++)
             g[k] = round % 50 ? (float)sfp__rng_normal(&rng) : 0;
@@ -147,7 +147,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
             sfp__buffer_change c = {0};
             MUST(update_with_model(b, &x, &t, &rng, &c, NULL));
             check_change(&before, &x, &c, b);
-            float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
+            float group[SFP__GSS_GROUPS * PARAMS], g[PARAMS];
             int groups = check_groups(&t, &before, group);
             if (before.filled < m) {
                 assert_int_equal(c.stored, n < m - before.filled ? n : m - before.filled);

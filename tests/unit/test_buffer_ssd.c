@@ -112,7 +112,7 @@ static void check_step(world *w, int32_t label, bool relations)
     memcpy(before[1], u, (size_t)(w->slots * N) * sizeof *u);
     assert_true(c.n > 0);
     assert_true(relations == (c.older > 0));
-    assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are compared, so no random number matters */
+    assert_true(c.older <= SFP__SSD_MEMORY); /* all of them are compared, so no random number matters */
     sfp__buffer_change change;
     MUST(try_batch(w, &change, &err));
     double largest = 0, error = 0, image = 0;

@@ -14,7 +14,7 @@ static sfp__calibration measure(sfp__run_options *o, const atomic_int *stop)
     const sfp__run_hooks hooks = {.stop = stop};
     sfp_result r;
     sfp__calibration c = {0};
-    o->clock = SFP_CLOCK_PAPER;
+    o->clock = SFP__CLOCK_PAPER;
     o->rate = 100;
     MUST(sfp__run_open(o, &hooks, &r, &run, &err));
     MUST(sfp__calibrate(&run->plan, &c, &err));
@@ -66,7 +66,7 @@ TEST(a_closed_form_head_has_nothing_to_fill)
 
 TEST(the_filling_is_bounded)
 {
-    const sfp__buffer_method er = {.name = "er"}, ssd = {.name = "ssd", .needs = SFP_NEED_PIXELS};
+    const sfp__buffer_method er = {.name = "er"}, ssd = {.name = "ssd", .needs = SFP__NEED_PIXELS};
     sfp__buffer b = {.opt = {.slots = 102, .ssd.window = 32}, .max_batch = 20, .method = &er};
     assert_true(sfp__calibration_fills(&b, 11)); /* 6 batches of 20 fill 102 slots */
     assert_false(sfp__calibration_fills(&b, 12));

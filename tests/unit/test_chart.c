@@ -46,7 +46,7 @@ static const char *drawn(chart_fn *fn, const sfp__chart *c, sfp__chart_form form
 TEST(charts_escape_names)
 {
     sfp__chart c = example_bars(2);
-    for (int form = SFP_CHART_INLINE; form <= SFP_CHART_FILE; form++) {
+    for (int form = SFP__CHART_INLINE; form <= SFP__CHART_FILE; form++) {
         const char *lines = drawn(sfp__chart_lines, &c, (sfp__chart_form)form);
         const char *bars = drawn(sfp__chart_bars, &c, (sfp__chart_form)form);
         assert_non_null(strstr(lines, "series 1 &amp;"));
@@ -59,14 +59,14 @@ TEST(charts_escape_names)
 TEST(a_file_needs_no_style_sheet)
 {
     sfp__chart c = example_bars(2);
-    const char *files[] = {drawn(sfp__chart_lines, &c, SFP_CHART_FILE), drawn(sfp__chart_bars, &c, SFP_CHART_FILE)};
+    const char *files[] = {drawn(sfp__chart_lines, &c, SFP__CHART_FILE), drawn(sfp__chart_bars, &c, SFP__CHART_FILE)};
     for (int i = 0; i < 2; i++) {
         assert_null(strstr(files[i], "var("));
         assert_non_null(strstr(files[i], "<svg xmlns=\"http://www.w3.org/2000/svg\""));
         assert_non_null(strstr(files[i], ".tick,.label{fill:#5c6167}"));
         assert_non_null(strstr(files[i], "#0067a3")); /* the first series is blue */
     }
-    assert_non_null(strstr(drawn(sfp__chart_bars, &c, SFP_CHART_INLINE), "fill:var(--blue)"));
+    assert_non_null(strstr(drawn(sfp__chart_bars, &c, SFP__CHART_INLINE), "fill:var(--blue)"));
 }
 
 /* Collects the heights of the names of series. */
@@ -84,10 +84,10 @@ static int label_heights(const char *svg, double *y)
 
 TEST(names_of_lines_do_not_overlap)
 {
-    for (int count = 1; count <= SFP_CHART_SERIES; count++) {
+    for (int count = 1; count <= SFP__CHART_SERIES; count++) {
         sfp__chart c = example(count);
-        double y[SFP_CHART_SERIES + 1];
-        assert_int_equal(label_heights(drawn(sfp__chart_lines, &c, SFP_CHART_FILE), y), count);
+        double y[SFP__CHART_SERIES + 1];
+        assert_int_equal(label_heights(drawn(sfp__chart_lines, &c, SFP__CHART_FILE), y), count);
         for (int i = 1; i < count; i++)
             assert_true(y[i] - y[i - 1] >= 14.9);
         assert_true(y[0] > 30 && y[count - 1] < 340);
@@ -98,17 +98,17 @@ TEST(intervals_and_published_figures_are_drawn)
 {
     sfp__chart c = example_bars(2);
     const double paper[] = {NAN, 0.62, NAN, NAN};
-    const char *bars = drawn(sfp__chart_bars, &c, SFP_CHART_INLINE);
+    const char *bars = drawn(sfp__chart_bars, &c, SFP__CHART_INLINE);
     assert_int_equal(count(bars, "class=\"whisker\""), 8 + 1); /* one in the legend */
     assert_int_equal(count(bars, "class=\"paper\""), 0);
     c.series[1].paper = paper;
-    bars = drawn(sfp__chart_bars, &c, SFP_CHART_INLINE);
+    bars = drawn(sfp__chart_bars, &c, SFP__CHART_INLINE);
     assert_int_equal(count(bars, "class=\"paper\""), 1 + 1);
     assert_non_null(strstr(bars, "<title>series 1 &amp;, two: 60.3 \xc2\xb1 2.0, published 62.0</title>"));
-    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP_CHART_INLINE), "class=\"paper\""), 1 + 1);
-    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP_CHART_INLINE), "fill-opacity:.16"), 2);
+    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP__CHART_INLINE), "class=\"paper\""), 1 + 1);
+    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP__CHART_INLINE), "fill-opacity:.16"), 2);
     sfp__chart many = example(5);
-    assert_int_equal(count(drawn(sfp__chart_lines, &many, SFP_CHART_INLINE), "stroke-opacity:.75"), 5 * 4);
+    assert_int_equal(count(drawn(sfp__chart_lines, &many, SFP__CHART_INLINE), "stroke-opacity:.75"), 5 * 4);
 }
 
 /* Counts the whiskers whose end at the right (of bars) or at the top (of lines) is an arrow: its sides begin before its tip. */
@@ -129,11 +129,11 @@ static int count_arrows(const char *svg, const char *class, bool bars)
 TEST(intervals_beyond_the_axis_end_in_an_arrow)
 {
     sfp__chart c = example_bars(4); /* four lines have whiskers, not bands */
-    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP_CHART_FILE), "class=\"whisker\"", true), 0);
-    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP_CHART_FILE), "class=\"curve\"", false), 0);
+    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP__CHART_FILE), "class=\"whisker\"", true), 0);
+    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP__CHART_FILE), "class=\"curve\"", false), 0);
     ((double *)c.series[1].half)[2] = 0.9;
-    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP_CHART_FILE), "class=\"whisker\"", true), 1);
-    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP_CHART_FILE), "class=\"curve\"", false), 1);
+    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP__CHART_FILE), "class=\"whisker\"", true), 1);
+    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP__CHART_FILE), "class=\"curve\"", false), 1);
 }
 
 TEST(long_names_of_bars_have_two_lines)
@@ -142,7 +142,7 @@ TEST(long_names_of_bars_have_two_lines)
                                              "a-name-of-more-than-forty-four-characters-without-a-blank"};
     sfp__chart c = example_bars(1);
     c.category = long_names;
-    const char *svg = drawn(sfp__chart_bars, &c, SFP_CHART_INLINE);
+    const char *svg = drawn(sfp__chart_bars, &c, SFP__CHART_INLINE);
     assert_non_null(strstr(svg, ">preset best, allocate fixed, img-size 0,</text>"));
     assert_non_null(strstr(svg, ">select facility</text>"));
     assert_non_null(strstr(svg, ">a-name-of-more-than-forty-four-characters-w\xe2\x80\xa6</text>"));
@@ -152,12 +152,12 @@ TEST(few_values_of_x_are_the_ticks)
 {
     sfp__chart c = example(1);
     c.log_x = true;
-    const char *svg = drawn(sfp__chart_lines, &c, SFP_CHART_INLINE);
+    const char *svg = drawn(sfp__chart_lines, &c, SFP__CHART_INLINE);
     for (int i = 0; i < 4; i++)
         assert_non_null(strstr(svg, kept_print("text-anchor=\"middle\">%.0f</text>", x[i])));
     c.log_x = false;
     c.series[0].x = (const double[]){1, 2, 3, 1000}; /* too close to each other */
-    svg = drawn(sfp__chart_lines, &c, SFP_CHART_INLINE);
+    svg = drawn(sfp__chart_lines, &c, SFP__CHART_INLINE);
     assert_non_null(strstr(svg, "text-anchor=\"middle\">500</text>"));
     assert_null(strstr(svg, "text-anchor=\"middle\">2</text>"));
 }
@@ -166,13 +166,13 @@ TEST(points_without_a_place_are_omitted)
 {
     sfp__chart c = example(1);
     c.series[0].x = (const double[]){-1, 0, 10, 100};
-    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP_CHART_INLINE), "<circle"), 4 + 1);
+    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP__CHART_INLINE), "<circle"), 4 + 1);
     c.log_x = true;
-    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP_CHART_INLINE), "<circle"), 2 + 1); /* one before the name */
+    assert_int_equal(count(drawn(sfp__chart_lines, &c, SFP__CHART_INLINE), "<circle"), 2 + 1); /* one before the name */
     c.series[0].y = (const double[]){1, 1, NAN, INFINITY};
     OWNED_BY(sfp__text_done) sfp__text out = {0};
-    assert_false(sfp__chart_lines(&c, SFP_CHART_INLINE, &out));
-    assert_false(sfp__chart_bars(&c, SFP_CHART_INLINE, &out));
+    assert_false(sfp__chart_lines(&c, SFP__CHART_INLINE, &out));
+    assert_false(sfp__chart_bars(&c, SFP__CHART_INLINE, &out));
     assert_int_equal(out.length, 0);
 }
 
@@ -183,7 +183,7 @@ TEST(coordinates_are_finite_for_any_values)
         for (int fraction = 0; fraction < 2; fraction++) {
             sfp__chart c = {.x_name = "x", .y_name = "y", .fraction = fraction, .categories = 2, .category = names, .count = 1};
             c.series[0] = (sfp__chart_series){NULL, 2, (const double[]){7, 7}, values[i], (const double[]){1e9, NAN}, NULL};
-            const char *lines = drawn(sfp__chart_lines, &c, SFP_CHART_FILE), *bars = drawn(sfp__chart_bars, &c, SFP_CHART_FILE);
+            const char *lines = drawn(sfp__chart_lines, &c, SFP__CHART_FILE), *bars = drawn(sfp__chart_bars, &c, SFP__CHART_FILE);
             assert_true(!strstr(lines, "nan") && !strstr(lines, "inf,") && !strstr(lines, "\"inf") && !strstr(lines, "-inf"));
             assert_true(!strstr(bars, "nan") && !strstr(bars, "\"inf") && !strstr(bars, "-inf"));
         }
@@ -192,7 +192,7 @@ TEST(coordinates_are_finite_for_any_values)
 static sfp_status chart_of_table(const sfp__table *t, sfp_error *alloc_err)
 {
     OWNED_BY(sfp__text_done) sfp__text out = {0};
-    (void)sfp__chart_table(t, "Acc", SFP_CHART_FILE, &out);
+    (void)sfp__chart_table(t, "Acc", SFP__CHART_FILE, &out);
     return out.failed ? sfp__fail_nomem(alloc_err) : SFP_OK;
 }
 
@@ -209,12 +209,12 @@ TEST(a_table_has_a_chart_with_its_groups_as_series)
             sfp__table_set_values(t, i, k, 2, (double[]){0.5 + 0.1 * i, 0.6 + 0.1 * k});
     }
     sfp__table_set_paper(t, 1, 2, 0.9, NAN);
-    assert_true(sfp__chart_table(t, "Acc", SFP_CHART_INLINE, &out));
+    assert_true(sfp__chart_table(t, "Acc", SFP__CHART_INLINE, &out));
     check_nesting(out.s);
     assert_non_null(strstr(out.s, ">slow</text>"));
     assert_non_null(strstr(out.s, ">fast</text>"));
     assert_int_equal(count(out.s, "<title>"), 4);
     assert_int_equal(count(out.s, "class=\"paper\""), 1 + 1);
-    assert_false(sfp__chart_table(t, "none", SFP_CHART_INLINE, &out));
+    assert_false(sfp__chart_table(t, "none", SFP__CHART_INLINE, &out));
     assert_true(FAIL_EACH_ALLOCATION(chart_of_table(t, alloc_err), true) > 2);
 }

@@ -61,15 +61,15 @@ TEST(a_resumed_learner_equals_one_that_never_stopped)
         {"from the start, at random, without attunement", SMALL((x.fp.attune = false, x.select = "random")), 0, 4, 0},
         {"three steps and all the switches",
          SMALL((x.steps = 3, x.fp.attune_residual = true, x.fp.attune_topk = 2, x.fp.ortho_mu = 0.5f,
-                x.fp.prefix = SFP_PREFIX_RAW, x.buffer.drop = SFP_DROP_EQ8)),
+                x.fp.prefix = SFP__PREFIX_RAW, x.buffer.drop = SFP__DROP_EQ8)),
          5, 12, 4},
-        {"a free stream that grows by classes", FREE(x.fp.span = 1; x.drift = SFP_DRIFT_NEW_CLASS), 20, 26, 0},
+        {"a free stream that grows by classes", FREE(x.fp.span = 1; x.drift = SFP__DRIFT_NEW_CLASS), 20, 26, 0},
         {"a reservoir", SMALL(x.buffer.method = "er"), 5, 12, 0},
-        {"l2p", KIND(SFP_FP_L2P), 5, 12, 4},
-        {"l2p, free", KIND(SFP_FP_L2P, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
-        {"dualprompt", KIND(SFP_FP_DUALPROMPT), 5, 12, 4},
+        {"l2p", KIND(SFP__FP_L2P), 5, 12, 4},
+        {"l2p, free", KIND(SFP__FP_L2P, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
+        {"dualprompt", KIND(SFP__FP_DUALPROMPT), 5, 12, 4},
         {"dualprompt, task-free: new expert prompts are activated",
-         KIND(SFP_FP_DUALPROMPT, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
+         KIND(SFP__FP_DUALPROMPT, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         same_as_never_stopping(&list[i]);
@@ -138,7 +138,7 @@ TEST(a_checkpoint_of_another_version_is_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes b = slurp(in_directory("c"));
-    const char *now = kept_print("\"version\":\"%d\"", SFP_CHECKPOINT_VERSION);
+    const char *now = kept_print("\"version\":\"%d\"", SFP__CHECKPOINT_VERSION);
     uint8_t *at = memmem(b.p, b.n, now, strlen(now));
     assert_non_null(at);
     at[11] = '1';
@@ -264,17 +264,17 @@ TEST(different_settings_are_reported_by_name)
         {"buffer is streamfp, expected er, the current setting", SMALL(x.buffer.method = "er")},
         {"buffer is streamfp, expected none, the current setting", SMALL(x.buffer.method = "none")},
         {"buffer-size is 10, expected 9, the current setting", SMALL(x.buffer.slots = 9)},
-        {"drop-rule is alg2, expected eq8, the current setting", SMALL(x.buffer.drop = SFP_DROP_EQ8)},
+        {"drop-rule is alg2, expected eq8, the current setting", SMALL(x.buffer.drop = SFP__DROP_EQ8)},
         {"seed is 11, expected 12, the current setting", SMALL(x.seed = 12)},
         {"pool is 7, expected 8, the current setting", SMALL(x.fp.pool = 8)},
-        {"pool-kind is coda, expected l2p, the current setting", SMALL(x.fp.kind = SFP_FP_L2P)},
+        {"pool-kind is coda, expected l2p, the current setting", SMALL(x.fp.kind = SFP__FP_L2P)},
         {"prompt-length is 4, expected 2, the current setting", SMALL(x.fp.length = 2)},
         {"prompt-layers is 0-1, expected 0-2, the current setting", SMALL(x.fp.last_layer = 2)},
         {"tasks is 3, expected free, the current setting", SMALL(x.fp.tasks = 0)},
         {"attune is on, expected off, the current setting", SMALL(x.fp.attune = false)},
         {"attune-residual is off, expected on, the current setting", SMALL(x.fp.attune_residual = true)},
         {"attune-topk is 3, expected 1, the current setting", SMALL(x.fp.attune_topk = 1)},
-        {"prefix is projected, expected raw, the current setting", SMALL(x.fp.prefix = SFP_PREFIX_RAW)},
+        {"prefix is projected, expected raw, the current setting", SMALL(x.fp.prefix = SFP__PREFIX_RAW)},
         {"lr is 0.00100000005, expected 0.5, the current setting", SMALL(x.adam.lr = 0.5f)},
         {"classes is 6, expected 7, the current setting", SMALL(x.fp.classes = 7)},
         {"mean is 0.5,0.5,0.5, expected 0.5,0,0.5, the current setting", SMALL(x.mean[1] = 0)},

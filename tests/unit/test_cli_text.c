@@ -119,9 +119,9 @@ TEST(lists_are_read_with_and_without_header_quotes_and_labels)
 
 TEST(a_very_long_line_is_refused)
 {
-    char *line = kept_malloc(SFP_LINE_MAX + 10);
-    memset(line, 'a', SFP_LINE_MAX + 10);
-    put_bytes("list.csv", line, SFP_LINE_MAX + 10);
+    char *line = kept_malloc(SFP__LINE_MAX + 10);
+    memset(line, 'a', SFP__LINE_MAX + 10);
+    put_bytes("list.csv", line, SFP__LINE_MAX + 10);
     OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
     REFUSED(sfp__filelist_add_csv(&l, in_directory("list.csv"), &err), SFP_EFORMAT, "too long");
 }

@@ -72,7 +72,7 @@ static outcome drive_steadily(const sfp__clock_options *o, int n, int b, double 
 TEST(without_a_queue_batches_that_arrive_while_busy_are_dropped)
 {
     /* a batch of 10 per second; processing takes 2.5 s: 0 (from 1 s to 3.5 s), 1 and 2 are dropped, 3 arrives at 4 s, ... */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 10, 10, 2.5);
     const int want[] = {0, 3, 6, 9};
     assert_int_equal(r.count, 4);
@@ -85,7 +85,7 @@ TEST(without_a_queue_batches_that_arrive_while_busy_are_dropped)
 TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 {
     /* a batch of 20 arrives every 0.2 s and takes 0.2 s: rounding makes some times a little early and some a little late */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 100};
     outcome r = drive_steadily(&o, 150, 20, 0.2);
     assert_int_equal(r.count, 150);
     assert_int_equal(r.dropped, 0);
@@ -93,7 +93,7 @@ TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 
 TEST(a_learner_that_keeps_up_drops_nothing)
 {
-    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 50, 10, 0.99);
     assert_int_equal(r.count, 50);
     assert_int_equal(r.dropped, 0);
@@ -101,12 +101,12 @@ TEST(a_learner_that_keeps_up_drops_nothing)
 
 TEST(blocking_drops_nothing_and_a_pool_takes_all_waiting_batches)
 {
-    const sfp__clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
+    const sfp__clock_options block = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP__QUEUE_BLOCK};
     outcome r = drive_steadily(&block, 40, 10, 3.5);
     assert_int_equal(r.count, 40);
     for (int i = 0; i < 40; i++)
         assert_int_equal(r.served[i], i);
-    const sfp__clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = 16};
+    const sfp__clock_options pool = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 10, .pool = 16};
     r = drive_steadily(&pool, 40, 10, 3.5);
     assert_int_equal(r.count, 40); /* every batch is processed, several at a time */
     assert_int_equal(r.dropped, 0);
@@ -148,11 +148,11 @@ static outcome simulate(const sfp__clock_options *o, int n, int each, const int 
                 serve = next++;
             } else if (waiting < o->queue) {
                 queue[waiting++] = next++;
-            } else if (o->policy == SFP_QUEUE_BLOCK) {
+            } else if (o->policy == SFP__QUEUE_BLOCK) {
                 held = true;
             } else {
                 r.dropped++;
-                if (o->policy == SFP_QUEUE_DROP_OLDEST && waiting > 0) {
+                if (o->policy == SFP__QUEUE_DROP_OLDEST && waiting > 0) {
                     memmove(queue, queue + 1, (size_t)(waiting - 1) * sizeof *queue);
                     queue[waiting - 1] = next;
                 }
@@ -174,7 +174,7 @@ static outcome simulate(const sfp__clock_options *o, int n, int each, const int 
 /* A tick is 0.1 s, which no double represents exactly. With few ticks per batch many events coincide. */
 TEST(served_batches_and_lag_equal_an_independent_simulation)
 {
-    static const sfp__queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK};
+    static const sfp__queue_policy policies[] = {SFP__QUEUE_DROP_OLDEST, SFP__QUEUE_DROP_NEWEST, SFP__QUEUE_BLOCK};
     sfp__rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 100), b = 1 + (int)sfp__rng_below(&rng, 30), ticks[MAX_BATCHES];
@@ -186,7 +186,7 @@ TEST(served_batches_and_lag_equal_an_independent_simulation)
             ticks[i] = steady && i ? ticks[0] : 1 + (int)sfp__rng_below(&rng, (uint32_t)max_ticks);
             cost[i] = 0.1 * ticks[i];
         }
-        const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL,
+        const sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL,
                                       .lambda = b / (0.1 * each),
                                       .queue = (int)sfp__rng_below(&rng, 5),
                                       .policy = policies[sfp__rng_below(&rng, 3)]};
@@ -202,9 +202,9 @@ TEST(a_rate_or_queue_out_of_range_is_refused)
 {
     sfp__clock c;
     const int64_t arrived[1] = {1};
-    sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 0};
+    sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 0};
     assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
-    o = (sfp__clock_options){.kind = SFP_CLOCK_VIRTUAL, .lambda = 1, .queue = -1};
+    o = (sfp__clock_options){.kind = SFP__CLOCK_VIRTUAL, .lambda = 1, .queue = -1};
     assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
     o.queue = 3;
     sfp__mem_fail_at(0);
@@ -215,7 +215,7 @@ TEST(a_rate_or_queue_out_of_range_is_refused)
 TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 {
     /* 30 batches of 10 at 1,000 samples/s: one every 10 ms, and each takes 30 ms */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP__QUEUE_DROP_OLDEST};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 30, 10);
     int count;
     while (sfp__clock_next(&c, &count)) {
@@ -228,7 +228,7 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 static sfp__clock clock_of_four(bool pool)
 {
     const sfp__clock_options o = {
-        .kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_DROP_OLDEST, .pool = pool ? 8 : 0};
+        .kind = SFP__CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP__QUEUE_DROP_OLDEST, .pool = pool ? 8 : 0};
     return start(&o, 4, 10);
 }
 
@@ -309,7 +309,7 @@ TEST(an_inconsistent_saved_clock_is_refused)
 TEST(without_a_rate_every_batch_is_delivered)
 {
     int count;
-    OWNED_BY(sfp__clock_done) sfp__clock c = start(&(sfp__clock_options){.kind = SFP_CLOCK_OFF}, 2, 10);
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(&(sfp__clock_options){.kind = SFP__CLOCK_OFF}, 2, 10);
     for (int64_t k = 0; k < 2; k++) {
         assert_int_equal(*sfp__clock_next(&c, &count), k);
         assert_int_equal(*sfp__clock_next(&c, &count), k);
@@ -323,7 +323,7 @@ TEST(without_a_rate_every_batch_is_delivered)
 TEST(each_batch_of_a_pool_has_its_own_lag)
 {
     /* a batch per second; processing the first takes 3.5 s, and then three wait with a lag of 2.5, 1.5 and 0.5 s */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = 8};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_VIRTUAL, .lambda = 10, .pool = 8};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 4, 10);
     int count;
     assert_non_null(sfp__clock_next(&c, &count));
@@ -345,7 +345,7 @@ static void set_stop(int number)
 TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
     /* the batch would arrive after 1,000 s */
-    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop};
+    const sfp__clock_options o = {.kind = SFP__CLOCK_REAL, .lambda = 1e-3, .stop = &stop};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 1, 1);
     int count;
     const struct sigaction action = {.sa_handler = set_stop};

@@ -196,8 +196,8 @@ static void offer_twice(sfp__learner *l, int n, int swap)
 TEST(identical_tasks_have_the_same_gradient)
 {
     const sfp__learner_options list[] = {SMALL(x.fp.tasks = 2), SMALL((x.fp.tasks = 2, x.fp.attune = false)),
-                                         SMALL((x.fp.tasks = 2, x.fp.kind = SFP_FP_L2P)),
-                                         SMALL((x.fp.tasks = 2, x.fp.kind = SFP_FP_DUALPROMPT, x.fp.last_layer = 3)),
+                                         SMALL((x.fp.tasks = 2, x.fp.kind = SFP__FP_L2P)),
+                                         SMALL((x.fp.tasks = 2, x.fp.kind = SFP__FP_DUALPROMPT, x.fp.last_layer = 3)),
                                          SMALL((x.fp.tasks = 2, x.buffer.method = "none"))};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&list[i]);
@@ -294,9 +294,9 @@ TEST(a_stream_without_tasks_has_no_cosines)
 
 TEST(of_many_tasks_the_first_are_compared)
 {
-    enum { TASKS = SFP_DIAGNOSTICS_TASKS + 2 };
-    static double fingerprints[SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS],
-        head[SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS];
+    enum { TASKS = SFP__DIAGNOSTICS_TASKS + 2 };
+    static double fingerprints[SFP__DIAGNOSTICS_TASKS * SFP__DIAGNOSTICS_TASKS],
+        head[SFP__DIAGNOSTICS_TASKS * SFP__DIAGNOSTICS_TASKS];
     const sfp__learner_options o = SMALL(x.fp.tasks = x.fp.pool = TASKS);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&o);
     name_classes(l, 0);
@@ -307,9 +307,9 @@ TEST(of_many_tasks_the_first_are_compared)
         MUST(sfp__learner_offer(l, 1, &sample, NULL, &err));
     }
     sfp__diagnosis d;
-    assert_int_equal(sfp__learner_diagnosed_tasks(l), SFP_DIAGNOSTICS_TASKS);
+    assert_int_equal(sfp__learner_diagnosed_tasks(l), SFP__DIAGNOSTICS_TASKS);
     MUST(sfp__learner_diagnose(l, &d, fingerprints, head, &err));
-    for (int i = 0; i < SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS; i++)
+    for (int i = 0; i < SFP__DIAGNOSTICS_TASKS * SFP__DIAGNOSTICS_TASKS; i++)
         assert_true(fabs(fingerprints[i]) <= 1 && fabs(head[i]) <= 1);
 }
 
@@ -322,7 +322,7 @@ TEST(the_images_of_a_task_are_a_sample_of_it)
     const sfp__diagnostics *d = l->diagnostics;
     int late = 0;
     assert_int_equal(d->seen[0], SAMPLES - 2 * (TIMES / 4)); /* every fourth batch has two samples less */
-    for (int k = 0; k < SFP_DIAGNOSTICS_IMAGES; k++) {
+    for (int k = 0; k < SFP__DIAGNOSTICS_IMAGES; k++) {
         int i = 0;
         while (i < SAMPLES && memcmp(images[i].rgb, d->rgb + (size_t)k * BYTES, BYTES) != 0)
             i++;
@@ -340,15 +340,15 @@ TEST(what_is_learned_does_not_depend_on_diagnostics)
 #define KIND(k, ...) SMALL(x.fp.kind = k; x.fp.last_layer = 3; __VA_ARGS__)
     const sfp__learner_options list[] = {
         small_options(),
-        SMALL((x.steps = 3, x.fp.ortho_mu = 0.5f, x.fp.prefix = SFP_PREFIX_RAW)),
+        SMALL((x.steps = 3, x.fp.ortho_mu = 0.5f, x.fp.prefix = SFP__PREFIX_RAW)),
         SMALL(x.fp.attune = false),
         SMALL((x.select = "learnloss", x.buffer.method = "aser")),
         SMALL((x.select = "gradmatch", x.buffer.method = "gss")),
         SMALL((x.select = "freesel", x.buffer.method = "ssd")),
         SMALL((x.select = "random", x.buffer.method = "none")),
-        KIND(SFP_FP_L2P),
-        KIND(SFP_FP_DUALPROMPT),
-        FREE(x.fp.span = 1; x.drift = SFP_DRIFT_NEW_CLASS)
+        KIND(SFP__FP_L2P),
+        KIND(SFP__FP_DUALPROMPT),
+        FREE(x.fp.span = 1; x.drift = SFP__DRIFT_NEW_CLASS)
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         KEPT_IN_BLOCK;

@@ -43,7 +43,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     MUST(sfp__tasks_create(&source.s, "free", NULL, NULL, &tasks, NULL));
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
     MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
-    MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
+    MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP__RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
     for (int round = 0; round < 2; round++) {
         atomic_store(&loads, 0);
         MUST(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL));
@@ -58,7 +58,7 @@ TEST(a_closed_form_head_loads_each_image_once)
 {
     double kept[2], not_kept[2];
     int loaded[2];
-    evaluate("ncm", SFP_EVALUATOR_MEMORY, kept, loaded);
+    evaluate("ncm", SFP__EVALUATOR_MEMORY, kept, loaded);
     assert_int_equal(loaded[0], IMAGES);
     assert_int_equal(loaded[1], 0);
     evaluate("ncm", 0, not_kept, loaded);
@@ -72,7 +72,7 @@ TEST(the_learner_loads_images_again)
 {
     double kept[2], not_kept[2];
     int loaded[2];
-    evaluate(NULL, SFP_EVALUATOR_MEMORY, kept, loaded);
+    evaluate(NULL, SFP__EVALUATOR_MEMORY, kept, loaded);
     assert_int_equal(loaded[1], 0);
     evaluate(NULL, 0, not_kept, loaded);
     assert_int_equal(loaded[1], IMAGES - 1); /* all but the image that is known to be broken */

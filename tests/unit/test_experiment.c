@@ -358,9 +358,9 @@ TEST(settings_and_metrics_of_all_experiments_exist)
     const sfp__experiment *list = sfp__experiments(&count);
     const sfp__variant *heads = sfp__closed_rows(&closed);
     for (int i = 0; i < count; i++) {
-        const sfp__metric *metrics[SFP_METRICS_MAX] = {0};
+        const sfp__metric *metrics[SFP__METRICS_MAX] = {0};
         int n = sfp__experiment_metrics(&list[i], metrics);
-        assert_true(n > 0 && n <= SFP_METRICS_MAX);
+        assert_true(n > 0 && n <= SFP__METRICS_MAX);
         for (int m = 0; m < n; m++)
             if (!metrics[m])
                 fail_msg("%s: '%s' has an unknown metric", list[i].name, list[i].metrics);
@@ -418,7 +418,7 @@ static int row_of(const sfp__experiment *e, const char *name)
 
 static int metric_of(const sfp__experiment *e, const char *name)
 {
-    const sfp__metric *list[SFP_METRICS_MAX];
+    const sfp__metric *list[SFP__METRICS_MAX];
     int n = sfp__experiment_metrics(e, list);
     for (int m = 0; m < n; m++)
         if (strcmp(list[m]->name, name) == 0)
@@ -436,8 +436,8 @@ static sfp__cell *cell_at(sfp__lab *lab, int experiment, int row, int column, in
     }
     assert_true(lab->cell_count < 4096);
     sfp__cell *c = &lab->cells[lab->cell_count++];
-    *c = (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .state = SFP_CELL_DONE};
-    for (int m = 0; m < SFP_METRICS_MAX; m++)
+    *c = (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .state = SFP__CELL_DONE};
+    for (int m = 0; m < SFP__METRICS_MAX; m++)
         c->value[m] = NAN;
     return c;
 }
@@ -522,13 +522,13 @@ TEST(a_method_without_time_has_an_accuracy_of_0_but_its_own_runtime)
     PUT(lab, "StreamFP", 0, "Acc", 0.1, 0.11, 0.12);
     PUT(lab, "ER*", 0, "Acc", 0.9, 0.9, 0.9);
     for (int k = 0; k < 3; k++)
-        cell_at(lab, 0, row_of(&lab->experiments[0], "ER*"), 0, k)->state = SFP_CELL_STARVED;
+        cell_at(lab, 0, row_of(&lab->experiments[0], "ER*"), 0, k)->state = SFP__CELL_STARVED;
     check_verdict(lab, 3, yes, "+11.00");
 
     lab = lab_of(1, STRINGS("E1-select"));
     PUT(lab, "StreamFP (w/o buffer)", 0, "Runtime", 100);
     PUT(lab, "Craig", 0, "Runtime", 600);
-    cell_at(lab, 0, row_of(&lab->experiments[0], "Craig"), 0, 0)->state = SFP_CELL_STARVED;
+    cell_at(lab, 0, row_of(&lab->experiments[0], "Craig"), 0, 0)->state = SFP__CELL_STARVED;
     check_verdict(lab, 5, yes, "100.0");
     PUT(lab, "Craig", 0, "Runtime", 60);
     check_verdict(lab, 5, no, "lowest: Craig 60.0");
@@ -650,7 +650,7 @@ TEST(every_claim_can_be_tested)
         for (int i = 0; i < list[e].row_count * list[e].column_count * 3; i++) {
             int k = i % 3, c = i / 3 % list[e].column_count, row = i / 3 / list[e].column_count;
             sfp__cell *cell = cell_at(lab, e, row, c, k);
-            for (int m = 0; m < SFP_METRICS_MAX; m++)
+            for (int m = 0; m < SFP__METRICS_MAX; m++)
                 cell->value[m] = 0.5 + 0.01 * row + 0.001 * k;
         }
     int tested = 0;

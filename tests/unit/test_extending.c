@@ -36,7 +36,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     int *order, got = from.c < from.n ? from.c : from.n;
     float *score;
     const sfp__want list[] = {{&order, (size_t)from.n, sizeof *order}, {&score, (size_t)from.n, sizeof *score}};
-    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__arena_list(env->arena, SFP__LIST(list), err));
     for (int i = 0; i < from.n; i++)
         score[i] = -margin(batch->classes, batch->probs + (size_t)from.id[i] * (size_t)batch->classes);
     sfp__rank_descending(from.n, score, order);
@@ -48,7 +48,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 const sfp__selector sfp__selector_margin = {
     .name = "margin",
     .summary = "the least sure of its two best classes",
-    .needs = SFP_NEED_PROBS,
+    .needs = SFP__NEED_PROBS,
     .pick = pick,
 };
 

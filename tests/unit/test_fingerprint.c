@@ -433,7 +433,7 @@ TEST(prefixes_equal_the_formula)
             sfp__fp_options opt = options(12, 2, 4);
             opt.first_layer = 1;
             opt.attune = attune;
-            opt.prefix = raw ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
+            opt.prefix = raw ? SFP__PREFIX_RAW : SFP__PREFIX_PROJECTED;
             OWNED_BY(tear_down) fixture f = set_up(40, &opt);
             shake_learning_rows(&f);
             next_task(&f);

@@ -58,14 +58,14 @@ static void forget(sfp__head *h, int i)
     MUST(sfp__head_forget(h, 1, x[i], &(int32_t){label[i]}, &key[i], &err));
 }
 
-/* Computes the scores (SFP_HEAD_GRAIN, 2 * CLASSES) by label, before normalisation; -INFINITY: never predicted. */
+/* Computes the scores (SFP__HEAD_GRAIN, 2 * CLASSES) by label, before normalisation; -INFINITY: never predicted. */
 static double *scores(sfp__head *h, bool exact)
 {
-    double *out = kept_malloc(SFP_HEAD_GRAIN * 2 * CLASSES * sizeof *out),
-           *raw = kept_malloc(SFP_HEAD_GRAIN * 2 * CLASSES * sizeof *raw);
+    double *out = kept_malloc(SFP__HEAD_GRAIN * 2 * CLASSES * sizeof *out),
+           *raw = kept_malloc(SFP__HEAD_GRAIN * 2 * CLASSES * sizeof *raw);
     MUST(sfp__head_refresh(h, exact, &err));
-    h->kind->score(h, SFP_HEAD_GRAIN, x[0], exact, raw);
-    for (int i = 0; i < SFP_HEAD_GRAIN; i++)
+    h->kind->score(h, SFP__HEAD_GRAIN, x[0], exact, raw);
+    for (int i = 0; i < SFP__HEAD_GRAIN; i++)
         for (int c = 0; c < 2 * CLASSES; c++) {
             int row = c < h->label_capacity ? h->row_of[c] : -1;
             out[i * 2 * CLASSES + c] = row >= 0 ? raw[i * h->rows + row] : -INFINITY;
@@ -76,7 +76,7 @@ static double *scores(sfp__head *h, bool exact)
 static void check_equal(const char *what, sfp__head *a, sfp__head *b, bool exact)
 {
     double *got = scores(a, exact), *want = scores(b, exact), largest = 0, worst = 0;
-    for (int i = 0; i < SFP_HEAD_GRAIN * 2 * CLASSES; i++) {
+    for (int i = 0; i < SFP__HEAD_GRAIN * 2 * CLASSES; i++) {
         if (isinf(want[i]) || isinf(got[i])) {
             assert_true(got[i] == want[i]);
             continue;
@@ -320,12 +320,12 @@ TEST(sums_keep_no_products_of_a_forgotten_sample)
     MUST(sfp__sums_init(&all, D, true, 0, &err));
     MUST(sfp__sums_init(&never, D, true, 0, &err));
     assert_true(sfp__sums_grow(&all, 0, 1) && sfp__sums_grow(&never, 0, 1));
-    for (int i = 0; i < 2 * SFP_SUMS_GROUP; i++) {
+    for (int i = 0; i < 2 * SFP__SUMS_GROUP; i++) {
         sfp__sums_add(&all, x[i], 0, 1, key[i], i, NULL);
-        if (i >= SFP_SUMS_GROUP)
+        if (i >= SFP__SUMS_GROUP)
             sfp__sums_add(&never, x[i], 0, 1, key[i], i, NULL);
     }
-    for (int i = 0; i < SFP_SUMS_GROUP; i++)
+    for (int i = 0; i < SFP__SUMS_GROUP; i++)
         sfp__sums_remove(&all, x[i], 0, key[i]);
     for (size_t i = 0; i < sfp__triangle_count(D); i++)
         assert_true(fabs(all.product[i] - never.product[i]) < 1e-9 * (1 + fabs(never.product[i])));
@@ -584,7 +584,7 @@ static int descend(int n, int soft, int from)
 static double difference(sfp__head *h, bool exact, const direct *s, bool balanced)
 {
     double *got = scores(h, exact), scale = h->kind->scale(h, exact), worst = 0;
-    for (int i = 0; i < SFP_HEAD_GRAIN; i++)
+    for (int i = 0; i < SFP__HEAD_GRAIN; i++)
         for (int c = 0; c < CLASSES; c++) {
             if (s->prior[c] == 0)
                 continue;
@@ -668,7 +668,7 @@ TEST(the_own_solution_of_slda_follows_every_sample)
         learn(h, i);
     double *own = scores(h, false), own_scale = h->kind->scale(h, false);
     double *exact = scores(h, true), scale = h->kind->scale(h, true), worst = 0;
-    for (int i = 0; i < SFP_HEAD_GRAIN; i++)
+    for (int i = 0; i < SFP__HEAD_GRAIN; i++)
         for (int c = 2; c < 2 * CLASSES; c += 2) /* scores are compared up to what all classes share */
             worst = fmax(worst, fabs((own[i * 2 * CLASSES + c] - own[i * 2 * CLASSES]) / own_scale -
                                      (exact[i * 2 * CLASSES + c] - exact[i * 2 * CLASSES]) / scale));
@@ -725,6 +725,6 @@ TEST(a_half_life_works_for_any_number_of_samples)
             MUST(sfp__head_refresh(h, false, &err));
     }
     const double *out = scores(h, true);
-    for (int i = 0; i < SFP_HEAD_GRAIN * 2 * CLASSES; i++)
+    for (int i = 0; i < SFP__HEAD_GRAIN * 2 * CLASSES; i++)
         assert_true(!isnan(out[i]));
 }

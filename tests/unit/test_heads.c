@@ -222,7 +222,7 @@ static void check_bad_states(const char *kind, int width, const stream *s)
             if (how == 0)
                 t->name = "other";
             if (how == 1)
-                t->dtype = SFP_DTYPE_U8;
+                t->dtype = SFP__DTYPE_U8;
             if (how == 2)
                 t->shape[t->ndim++] = 1;
             if (how == 3) { /* NaN, or an invalid number */
@@ -230,9 +230,9 @@ static void check_bad_states(const char *kind, int width, const stream *s)
                     continue;
                 memcpy(&word, t->data, 8);
                 memset((void *)(uintptr_t)t->data, 0xff, 8);
-                if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "setup"))
+                if (t->dtype == SFP__DTYPE_I64 && strstr(t->name, "setup"))
                     memcpy((void *)(uintptr_t)t->data, &word, 8); /* any seed is valid */
-                if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "slot"))
+                if (t->dtype == SFP__DTYPE_I64 && strstr(t->name, "slot"))
                     memset((void *)(uintptr_t)t->data, 0x7f, 8);
             }
             bool harmless = how == 3 && strstr(t->name, "setup");
@@ -265,7 +265,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
             if (!strstr(before.name, "unknown.mean")) /* states of earlier versions have no score for unknown classes */
                 REFUSED(read_head(b, &saved, "some.file", true, &err), SFP_ENOTFOUND, "some.file: tensor 'head.x.");
             *t = before;
-            if (t->dtype == SFP_DTYPE_I64 || t->bytes == 0)
+            if (t->dtype == SFP__DTYPE_I64 || t->bytes == 0)
                 continue;
             uint64_t word;
             memcpy(&word, t->data, 8);

@@ -52,7 +52,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         (void)snprintf(s->name, sizeof s->name, "p0");
     if (c == 'l')
         return SFP_OK;
-    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
+    *out = (sfp__raw_image){.kind = SFP__RAW_IMAGE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
     out->bytes = sfp__calloc(1, 3 * S * S);
     assert_non_null(out->bytes);
     out->bytes[0] = c == '+' ? 0 : (uint8_t)(s->next - 1);
@@ -140,7 +140,7 @@ static void settle(scripted *s, int asked)
 TEST(batches_are_delivered_in_order_and_the_last_is_short)
 {
     scripted *s = make_source("0120120120120", 100);
-    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 2, SFP__QUEUE_BLOCK, 0);
     int seen = 0;
     for (bool end = false; !end;) {
         int number[BATCH];
@@ -170,9 +170,9 @@ TEST(a_full_queue_follows_its_policy)
         int pool;
         int from, to; /* these remain, too */
         int together;
-    } cases[] = {{0, SFP_QUEUE_DROP_OLDEST, 0, 29, 30, 1}, {2, SFP_QUEUE_DROP_OLDEST, 0, 21, 30, 1},
-                 {2, SFP_QUEUE_DROP_NEWEST, 0, 1, 10, 1},  {0, SFP_QUEUE_DROP_NEWEST, 0, 29, 30, 1},
-                 {9, SFP_QUEUE_DROP_OLDEST, 0, 1, 30, 1},  {0, SFP_QUEUE_DROP_OLDEST, 4, 11, 30, 4}};
+    } cases[] = {{0, SFP__QUEUE_DROP_OLDEST, 0, 29, 30, 1}, {2, SFP__QUEUE_DROP_OLDEST, 0, 21, 30, 1},
+                 {2, SFP__QUEUE_DROP_NEWEST, 0, 1, 10, 1},  {0, SFP__QUEUE_DROP_NEWEST, 0, 29, 30, 1},
+                 {9, SFP__QUEUE_DROP_OLDEST, 0, 1, 30, 1},  {0, SFP__QUEUE_DROP_OLDEST, 4, 11, 30, 4}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         scripted *s = make_source("000000000000000000000000000000", 30);
         sfp__inbox *b = make(s, cases[k].queue, cases[k].policy, cases[k].pool);
@@ -186,7 +186,7 @@ TEST(a_full_queue_follows_its_policy)
                 assert_true(d.lag.last >= 0 && d.lag.sum <= d.lag.max * cases[k].together);
             }
             for (const sfp__arrival *a = d.discarded.first; a; a = a->next) {
-                assert_int_equal(a->fate, SFP_DISCARD_DROPPED);
+                assert_int_equal(a->fate, SFP__DISCARD_DROPPED);
                 assert_null(a->rgb);
             }
             discarded += drain(&d.discarded, NULL);
@@ -203,7 +203,7 @@ TEST(a_full_queue_follows_its_policy)
 
 TEST(the_first_image_of_each_class_and_urgent_images_are_never_dropped)
 {
-    static const sfp__queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST};
+    static const sfp__queue_policy policies[] = {SFP__QUEUE_DROP_OLDEST, SFP__QUEUE_DROP_NEWEST};
     for (int k = 0; k < 2; k++) {
         scripted *s = make_source("000000*000010000000200*000000", 100);
         sfp__inbox *b = make(s, 0, policies[k], 0);
@@ -230,7 +230,7 @@ TEST(the_first_image_of_each_class_and_urgent_images_are_never_dropped)
 TEST(a_blocked_source_loses_nothing)
 {
     scripted *s = make_source("000000000000000000000000000000", 30);
-    sfp__inbox *b = make(s, 1, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 1, SFP__QUEUE_BLOCK, 0);
     settle(s, 10); /* one batch waits, and a second one is complete and held back */
     (void)usleep(20000);
     settle(s, 10);
@@ -254,7 +254,7 @@ static void *allow_later(void *source)
 TEST(a_batch_completed_while_the_learner_waits_is_delivered)
 {
     scripted *s = make_source("00000", 3);
-    sfp__inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
+    sfp__inbox *b = make(s, 0, SFP__QUEUE_DROP_OLDEST, 0); /* no place in the queue */
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, allow_later, s), 0);
     sfp__inbox_output d = take(b);
@@ -266,7 +266,7 @@ TEST(a_batch_completed_while_the_learner_waits_is_delivered)
 TEST(an_incomplete_batch_waits_for_max_wait_after_its_first_image)
 {
     scripted *s = make_source("00000000", 3);
-    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP_QUEUE_BLOCK, 0, 0.3));
+    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP__QUEUE_BLOCK, 0, 0.3));
     settle(s, 4);
     sfp__inbox_output d = take(b);
     assert_true(d.lag.last >= 0.3); /* the lag counts from its arrival */
@@ -283,7 +283,7 @@ TEST(an_incomplete_batch_waits_for_max_wait_after_its_first_image)
 TEST(a_steady_stream_does_not_delay_its_first_image)
 {
     scripted *s = make_source("0000", 1);
-    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP_QUEUE_BLOCK, 0, 0.4));
+    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP__QUEUE_BLOCK, 0, 0.4));
     int got = 0;
     for (int i = 1; !got; i++) {
         sfp__inbox_output d;
@@ -298,7 +298,7 @@ TEST(a_steady_stream_does_not_delay_its_first_image)
 TEST(a_question_closes_the_batch_before_it)
 {
     scripted *s = make_source("00u00", 3);
-    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP_QUEUE_BLOCK, 0, 1000));
+    sfp__inbox *b = keep_inbox(make_unkept(s, 2, SFP__QUEUE_BLOCK, 0, 1000));
     settle(s, 4);
     sfp__inbox_output d = take(b);
     assert_true(d.batch_first); /* what is known now is learned before the answer */
@@ -308,7 +308,7 @@ TEST(a_question_closes_the_batch_before_it)
 
 TEST(unlabelled_images_are_separate_and_join_with_their_label)
 {
-    sfp__inbox *b = make(make_source("u0uul0", 100), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(make_source("u0uul0", 100), 2, SFP__QUEUE_BLOCK, 0);
     int unlabelled = 0, labels = 0, got = 0;
     sfp__arrival_list waiting = {0};
     for (bool end = false; !end;) {
@@ -342,7 +342,7 @@ TEST(unlabelled_images_are_separate_and_join_with_their_label)
 TEST(a_full_queue_of_questions_blocks_the_source_and_loses_none)
 {
     scripted *s = make_source("uuuuuuuuuu", 100);
-    sfp__inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0);
+    sfp__inbox *b = make(s, 0, SFP__QUEUE_DROP_OLDEST, 0);
     settle(s, 5);
     (void)usleep(20000);
     settle(s, 5);
@@ -363,7 +363,7 @@ TEST(a_full_queue_of_questions_blocks_the_source_and_loses_none)
 TEST(images_are_in_the_store_before_they_are_taken)
 {
     scripted *s = make_source("u0?!+", 100); /* the last is p0 again, with its label */
-    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 2, SFP__QUEUE_BLOCK, 0);
     sfp__inbox_output d;
     int got = 0, discarded = 0, number[BATCH];
     for (d = take(b);; d = take(b)) {
@@ -390,12 +390,12 @@ TEST(images_are_in_the_store_before_they_are_taken)
 
 TEST(broken_images_are_skipped_and_three_consecutive_errors_end_the_stream)
 {
-    sfp__inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP__QUEUE_BLOCK, 0);
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
         sfp__inbox_output d = take(b);
         for (const sfp__arrival *a = d.discarded.first; a; a = a->next)
-            assert_int_equal(a->fate, SFP_DISCARD_SKIPPED);
+            assert_int_equal(a->fate, SFP__DISCARD_SKIPPED);
         got += drain(&d.batch, NULL);
         skipped += drain(&d.discarded, NULL);
         end = d.end;
@@ -412,7 +412,7 @@ TEST(broken_images_are_skipped_and_three_consecutive_errors_end_the_stream)
 TEST(an_error_before_the_end_is_the_final_status)
 {
     scripted *s = make_source("00e", 100);
-    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 2, SFP__QUEUE_BLOCK, 0);
     sfp__inbox_output d = {0};
     int got = 0;
     while (!d.end) {
@@ -435,7 +435,7 @@ static void set_late(int signal)
 TEST(a_transient_error_causes_a_warning_at_once)
 {
     scripted *s = make_source("0e0000", 3); /* the batch stays incomplete */
-    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 2, SFP__QUEUE_BLOCK, 0);
     sfp__inbox_output d;
     (void)signal(SIGALRM, set_late);
     (void)alarm(400);
@@ -457,7 +457,7 @@ TEST(many_discarded_images_are_delivered_while_the_source_continues)
     static char script[MANY + 2];
     memset(script, '!', MANY);
     script[MANY] = '0'; /* never allowed: the source waits */
-    sfp__inbox *b = make(make_source(script, MANY), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(make_source(script, MANY), 2, SFP__QUEUE_BLOCK, 0);
     sfp__inbox_output d = take(b);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
@@ -468,7 +468,7 @@ TEST(it_can_be_freed_while_the_source_waits_or_is_blocked)
 {
     for (int held = 0; held < 2; held++) {
         scripted *s = make_source("000000000000000000000000000000", held ? 30 : 2);
-        sfp__inbox *b = make_unkept(s, 0, SFP_QUEUE_BLOCK, 0, (double)INFINITY);
+        sfp__inbox *b = make_unkept(s, 0, SFP__QUEUE_BLOCK, 0, (double)INFINITY);
         settle(s, held ? 5 : 3);
         atomic_int stop = 1;
         sfp__inbox_output d;

@@ -76,22 +76,22 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
         small_options(),
         FREE(),
         SMALL(x.fp.attune = false),
-        SMALL(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
-        FREE(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
-        SMALL(x.fp.kind = SFP_FP_DUALPROMPT; x.fp.last_layer = 3),
-        FREE(x.fp.kind = SFP_FP_DUALPROMPT; x.fp.last_layer = 3),
+        SMALL(x.fp.kind = SFP__FP_L2P; x.fp.last_layer = 3),
+        FREE(x.fp.kind = SFP__FP_L2P; x.fp.last_layer = 3),
+        SMALL(x.fp.kind = SFP__FP_DUALPROMPT; x.fp.last_layer = 3),
+        FREE(x.fp.kind = SFP__FP_DUALPROMPT; x.fp.last_layer = 3),
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         print_message("row %zu\n", i);
         check_kind(&list[i]);
     }
     sfp__learner_options o = small_options();
-    o.fp.prefix = SFP_PREFIX_RAW;
+    o.fp.prefix = SFP__PREFIX_RAW;
     o.fp.attune_residual = true;
     o.fp.attune_topk = 2;
     o.fp.first_layer = 1;
     o.fp.last_layer = 3;
-    o.resize = SFP_RESIZE_CROP;
+    o.resize = SFP__RESIZE_CROP;
     memcpy(o.mean, (float[]){0.1f, 0.2f, 0.3f}, sizeof o.mean);
     memcpy(o.std, (float[]){0.7f, 1.0f / 3, 0.9f}, sizeof o.std);
     check_kind(&o);
@@ -219,7 +219,7 @@ static void check_tensors(int kind)
             check_only_predicts(methods[kind], words);
         else if (!strstr(t->name, "unknown.mean")) /* a state may have no score for unknown classes */
             refused(vit, "t", SFP_ENOTFOUND, words);
-        if (t->dtype == SFP_DTYPE_I64 || t->count == 0)
+        if (t->dtype == SFP__DTYPE_I64 || t->count == 0)
             continue;
         size_t size = sfp__dtype_size(t->dtype);
         sfp__tensor spoiled = *t;

@@ -102,7 +102,7 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
     all[1].fp.tasks = 0; /* task-free */
     all[1].fp.classes = 0;
     all[1].steps = 2;
-    all[1].fp.prefix = SFP_PREFIX_RAW;
+    all[1].fp.prefix = SFP__PREFIX_RAW;
     all[2].select = "random";
     all[2].buffer.method = "er";
     all[2].fp.ortho_mu = 0.1f;
@@ -454,7 +454,7 @@ TEST(task_free_streams_activate_components_for_new_classes)
 
 TEST(a_change_of_the_images_activates_nothing)
 {
-    for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_NEW_CLASS; kind++) {
+    for (int kind = SFP__DRIFT_OFF; kind <= SFP__DRIFT_NEW_CLASS; kind++) {
         OWNED_BY(free_model) model m = tiny_model(1);
         sfp__learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;

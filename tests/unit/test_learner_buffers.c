@@ -128,7 +128,7 @@ static void input_of(const sfp__learner *l, int samples, float *out)
 TEST(features_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int kind = SFP_FP_CODA; kind <= SFP_FP_DUALPROMPT; kind++) {
+    for (int kind = SFP__FP_CODA; kind <= SFP__FP_DUALPROMPT; kind++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
@@ -185,7 +185,7 @@ static void see(void *user, int i, const float *gradient)
 TEST(group_gradients_equal_single_gradients)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int kind = SFP_FP_CODA; kind <= SFP_FP_DUALPROMPT; kind++) {
+    for (int kind = SFP__FP_CODA; kind <= SFP__FP_DUALPROMPT; kind++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
@@ -216,7 +216,7 @@ TEST(group_gradients_equal_single_gradients)
 TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", SFP_FP_CODA);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", SFP__FP_CODA);
     const sfp__model_ops *ops = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
     size_t P = ops->params;

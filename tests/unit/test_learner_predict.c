@@ -82,7 +82,7 @@ TEST(predictions_equal_an_independent_computation)
     for (int kind = 0; kind < 3; kind++) {
         OWNED_BY(free_model) model m = tiny_model(2);
         sfp__learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
-        o.fp.prefix = kind == 2 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
+        o.fp.prefix = kind == 2 ? SFP__PREFIX_RAW : SFP__PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are divided */
@@ -410,7 +410,7 @@ static void check_snapshots(sfp__fp_kind kind, int times)
 
 TEST(each_prediction_uses_one_consistent_snapshot)
 {
-    check_snapshots(SFP_FP_CODA, TIMESTAMPS);
-    check_snapshots(SFP_FP_L2P, 12);
-    check_snapshots(SFP_FP_DUALPROMPT, 12);
+    check_snapshots(SFP__FP_CODA, TIMESTAMPS);
+    check_snapshots(SFP__FP_L2P, 12);
+    check_snapshots(SFP__FP_DUALPROMPT, 12);
 }

@@ -223,7 +223,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
             close_to("pooled", (size_t)D, l->method_inputs.pooled + i * D, want, 1e-4);
         }
         OWNED_BY(sfp__method_inputs_done) sfp__method_inputs inputs = {0};
-        MUST(sfp__method_inputs_init(&inputs, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
+        MUST(sfp__method_inputs_init(&inputs, m.vit, m.pool, l->fp, SFP__NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         MUST(sfp__method_inputs_compute(&inputs, BATCH, l->batch.xs, NULL, query, &err));
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *prompted = NULL;
@@ -234,7 +234,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
         sfp__fp_attach(l->fp, &again, NULL);
         MUST(sfp__vit_run(prompted, &again, &err));
         for (int i = 0; i < BATCH; i++)
-            for (int q = 0; q < SFP_TAPS; q++) {
+            for (int q = 0; q < SFP__TAPS; q++) {
                 int block = (int)ceil(depth * (q + 1) / 4.0) - 1;
                 for (int k = 0; k < D; k++) {
                     double mean = 0;
@@ -242,7 +242,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
                         mean += (double)taps[block][(i * T + t) * D + k] / T;
                     want[k] = (float)mean;
                 }
-                close_to("token means", (size_t)D, inputs.taps + (i * SFP_TAPS + q) * D, want, 1e-4);
+                close_to("token means", (size_t)D, inputs.taps + (i * SFP__TAPS + q) * D, want, 1e-4);
             }
     }
 }

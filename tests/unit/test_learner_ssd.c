@@ -68,7 +68,7 @@ TEST(runs_with_any_selector_keep_slots_consistent)
         sfp__learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];
         o.steps = 1 + i % 3;
-        o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
+        o.fp.kind = i == 1 ? SFP__FP_L2P : i == 3 ? SFP__FP_DUALPROMPT : SFP__FP_CODA;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {
             sfp__timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become older classes */

@@ -7,7 +7,7 @@ TEST(blocks_are_aligned_and_whole)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *p = sfp__malloc(sizes[i]);
         assert_non_null(p);
-        assert_int_equal((uintptr_t)p % SFP_ALIGN, 0);
+        assert_int_equal((uintptr_t)p % SFP__ALIGN, 0);
         memset(p, 0xa5, sizes[i]);
         sfp__free(p);
     }
@@ -19,7 +19,7 @@ TEST(sizes_zero_and_too_large_give_null)
     volatile size_t none = 0, huge = SIZE_MAX; /* volatile: the compiler would warn about constants */
     assert_null(sfp__malloc(none));
     assert_null(sfp__malloc(huge));
-    assert_null(sfp__malloc(huge - SFP_ALIGN));
+    assert_null(sfp__malloc(huge - SFP__ALIGN));
     assert_null(sfp__malloc((size_t)PTRDIFF_MAX));
     assert_null(sfp__calloc(huge / 2, 3)); /* the product wraps around to a small number */
     assert_null(sfp__calloc((size_t)1 << 33, (size_t)1 << 33));
@@ -46,7 +46,7 @@ TEST(realloc_keeps_the_common_part)
     memcpy(p, ten, 10);
     p = sfp__realloc(p, 10, 500);
     assert_non_null(p);
-    assert_int_equal((uintptr_t)p % SFP_ALIGN, 0);
+    assert_int_equal((uintptr_t)p % SFP__ALIGN, 0);
     assert_memory_equal(p, ten, 10);
     p = sfp__realloc(p, 500, 4);
     assert_non_null(p);

@@ -25,12 +25,12 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"attuned", true, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"plain", false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"residual, second task", true, true, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
-    {"raw prefix, topk 2", true, false, 2, 0, 0, SFP_PREFIX_RAW, SFP_FP_CODA},
-    {"l2p", false, false, 3, 2, 0, SFP_PREFIX_PROJECTED, SFP_FP_L2P},
-    {"dualprompt, second task", false, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_DUALPROMPT},
+    {"attuned", true, false, 3, 0, 0, SFP__PREFIX_PROJECTED, SFP__FP_CODA},
+    {"plain", false, false, 3, 0, 0, SFP__PREFIX_PROJECTED, SFP__FP_CODA},
+    {"residual, second task", true, true, 3, 2, 1, SFP__PREFIX_PROJECTED, SFP__FP_CODA},
+    {"raw prefix, topk 2", true, false, 2, 0, 0, SFP__PREFIX_RAW, SFP__FP_CODA},
+    {"l2p", false, false, 3, 2, 0, SFP__PREFIX_PROJECTED, SFP__FP_L2P},
+    {"dualprompt, second task", false, false, 3, 2, 1, SFP__PREFIX_PROJECTED, SFP__FP_DUALPROMPT},
 };
 
 typedef struct scene {
@@ -278,13 +278,13 @@ static float *matching_v(scene *f)
     return v;
 }
 
-/* SFP_SSD_REACH lies where neither float's noise, which grows with 1/reach, nor the curvature, with reach^2, is seen. Measured:
+/* SFP__SSD_REACH lies where neither float's noise, which grows with 1/reach, nor the curvature, with reach^2, is seen. Measured:
  *
  *     reach   1e-5         1e-4          1e-3          1e-2          0.1           1              10
  *     error   0.008-0.12   4e-4 - 0.02   6e-5 - 2e-3   1e-5 - 2e-4   6e-5 - 5e-4   0.004 - 0.05   0.1 - 0.5 */
 TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
 {
-    const double reach[] = {1e-5, 1e-4, 1e-3, SFP_SSD_REACH, 1e-1, 1, 10};
+    const double reach[] = {1e-5, 1e-4, 1e-3, SFP__SSD_REACH, 1e-1, 1, 10};
     enum { REACHES = sizeof reach / sizeof *reach, CHOSEN = 3 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
@@ -310,7 +310,7 @@ TEST(the_matching_loss_decreases_along_its_gradient)
     size_t n = IMAGES * f->pixels, D = (size_t)f->l->D, params = f->model->params;
     float *v = matching_v(f), *dx = floats(n), *query = floats(IMAGES * D), *g = floats(params), *gr = floats(params);
     float *moved[IMAGES];
-    mixed(f, v, SFP_SSD_REACH, dx);
+    mixed(f, v, SFP__SSD_REACH, dx);
     const sfp__image_list p = images_of(f);
     MUST(f->model->gradient_at(f->model->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
@@ -430,7 +430,7 @@ TEST(queries_of_images_are_computed_once)
 /* More images than fit in a pass: the mean over all is added to dx. */
 TEST(many_images_are_processed_in_one_call)
 {
-    enum { MANY = 2 * SFP_MODEL_OPS_SLOTS + 3 };
+    enum { MANY = 2 * SFP__MODEL_OPS_SLOTS + 3 };
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
     size_t D = (size_t)f->l->D, n = f->pixels;

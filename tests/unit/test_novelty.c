@@ -35,7 +35,7 @@ static sample *make_samples(uint64_t seed, int n)
 /* ------------------------------------------------------------------- definition */
 
 typedef struct model {
-    double mean[CLASSES][TAP], inverse[TAP][TAP], distance[SFP_SUMS_KEPT];
+    double mean[CLASSES][TAP], inverse[TAP][TAP], distance[SFP__SUMS_KEPT];
     int left_out;
 } model;
 
@@ -131,7 +131,7 @@ static model fit_plainly(const sample *s, int n)
         int lower = 0;
         for (int j = 0; j < n; j++)
             lower += s[j].key < s[i].key;
-        if (lower < SFP_SUMS_KEPT)
+        if (lower < SFP__SUMS_KEPT)
             m.distance[m.left_out++] = distance_without(&m, &s[i], count[s[i].row], total, share, cov);
     }
     qsort(m.distance, (size_t)m.left_out, sizeof *m.distance, by_value);
@@ -158,7 +158,7 @@ TEST(the_score_is_the_quantile_of_the_distance_to_the_nearest_class)
     const sample *s = make_samples(1, SAMPLES), *other = make_samples(2, 100);
     const model m = fit_plainly(s, SAMPLES);
     double work[TAP];
-    assert_int_equal(m.left_out, SFP_SUMS_KEPT);
+    assert_int_equal(m.left_out, SFP__SUMS_KEPT);
     for (int k = 0; k < 2; k++) {
         OWNED_PTR(sfp__head_free) sfp__head *h = make_head(k ? "slda" : "ridge", s, SAMPLES);
         for (int i = 0; i < 100; i++) {

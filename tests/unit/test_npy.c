@@ -42,15 +42,15 @@ static void check_accepted(int version, const char *header, size_t data_size, sf
 TEST(headers_written_by_numpy_are_accepted)
 {
     for (int version = 1; version <= 3; version++) {
-        check_accepted(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2,
+        check_accepted(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP__DTYPE_F32, 2,
                        (int64_t[]){2, 3});
-        check_accepted(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP_DTYPE_I64, 1,
+        check_accepted(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP__DTYPE_I64, 1,
                        (int64_t[]){2});
-        check_accepted(version, NPY("<f8", "()"), 8, SFP_DTYPE_F64, 0, NULL);
-        check_accepted(version, NPY("|u1", "(0, 5)"), 0, SFP_DTYPE_U8, 2, (int64_t[]){0, 5});
-        check_accepted(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2,
+        check_accepted(version, NPY("<f8", "()"), 8, SFP__DTYPE_F64, 0, NULL);
+        check_accepted(version, NPY("|u1", "(0, 5)"), 0, SFP__DTYPE_U8, 2, (int64_t[]){0, 5});
+        check_accepted(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP__DTYPE_F16, 2,
                        (int64_t[]){1, 2});
-        check_accepted(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
+        check_accepted(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP__DTYPE_I32, 8,
                        (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
     }
 }
@@ -84,7 +84,7 @@ TEST(written_arrays_are_read_back)
     double data[24];
     for (int i = 0; i < 24; i++)
         data[i] = i;
-    const sfp__dtype types[] = {SFP_DTYPE_F64, SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_I64, SFP_DTYPE_I32, SFP_DTYPE_U8};
+    const sfp__dtype types[] = {SFP__DTYPE_F64, SFP__DTYPE_F32, SFP__DTYPE_F16, SFP__DTYPE_I64, SFP__DTYPE_I32, SFP__DTYPE_U8};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         for (int ndim = 0; ndim <= 4; ndim++) {
             sfp__tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
@@ -105,9 +105,9 @@ TEST(written_arrays_are_read_back)
 TEST(types_that_npy_lacks_are_refused_when_writing)
 {
     uint16_t data[1] = {0};
-    sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
+    sfp__tensor t = {.name = "t", .dtype = SFP__DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
     REFUSED(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED, "element type is BF16, which npy does not have");
-    t.dtype = SFP_DTYPE_F32;
+    t.dtype = SFP__DTYPE_F32;
     REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "tensor has 2 bytes, which do not match its shape");
 }
 

@@ -11,16 +11,16 @@ static const char *animal(int i)
 }
 
 static const sfp__opt table[] = {
-    SFP_ROW_GROUP("Sizes"),
-    SFP_ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
-    SFP_ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Directory."),
-    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", "off", "Clock."),
-    SFP_ROW_CHOICE("drift", "off|ph", NULL, "No default."),
-    SFP_ROW_FLAG("weighted", "Flag."),
-    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed."),
-    SFP_ROW_GROUP("Beings"),
-    {.name = "animal", .type = SFP_OPT_STRING, .arg = "NAME", .help = "Being.", .word = animal},
+    SFP__ROW_GROUP("Sizes"),
+    SFP__ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
+    SFP__ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
+    SFP__ROW_STRING("out", "DIR", NULL, "Directory."),
+    SFP__ROW_CHOICE("clock", "paper|virtual|real|off", "off", "Clock."),
+    SFP__ROW_CHOICE("drift", "off|ph", NULL, "No default."),
+    SFP__ROW_FLAG("weighted", "Flag."),
+    SFP__ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed."),
+    SFP__ROW_GROUP("Beings"),
+    {.name = "animal", .type = SFP__OPT_STRING, .arg = "NAME", .help = "Being.", .word = animal},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -62,8 +62,8 @@ TEST(defaults_are_those_of_the_table)
     assert_int_equal(sfp__args_choice(&args, "clock"), 3);
     assert_int_equal(sfp__args_choice(&args, "drift"), -1);
     assert_false(sfp__args_flag(&args, "weighted"));
-    assert_int_equal(sfp__args_rank(&args, "sigma"), SFP_RANK_DEFAULT);
-    assert_int_equal(sfp__args_rank(&args, "out"), SFP_RANK_UNSET);
+    assert_int_equal(sfp__args_rank(&args, "sigma"), SFP__RANK_DEFAULT);
+    assert_int_equal(sfp__args_rank(&args, "out"), SFP__RANK_UNSET);
 }
 
 TEST(both_spellings_of_a_value_work)
@@ -88,7 +88,7 @@ TEST(operands_and_options_mix)
 
 TEST(a_flag_can_be_turned_off)
 {
-    MUST(sfp__args_set(&args, "weighted", "true", SFP_RANK_FILE, "x.yaml:1: weighted", &err));
+    MUST(sfp__args_set(&args, "weighted", "true", SFP__RANK_FILE, "x.yaml:1: weighted", &err));
     assert_true(sfp__args_flag(&args, "weighted"));
     MUST(PARSE("--no-weighted"));
     assert_false(sfp__args_flag(&args, "weighted"));
@@ -161,24 +161,24 @@ TEST(a_very_long_option_is_refused)
 TEST(the_command_line_beats_a_file_in_any_order)
 {
     MUST(PARSE("--sigma", "0.1"));
-    MUST(sfp__args_set(&args, "sigma", "0.9", SFP_RANK_FILE, "run.yaml:3: sigma", &err));
+    MUST(sfp__args_set(&args, "sigma", "0.9", SFP__RANK_FILE, "run.yaml:3: sigma", &err));
     assert_true(sfp__args_real(&args, "sigma") == 0.1);
-    MUST(sfp__args_set(&args, "batch_size", "3", SFP_RANK_PRESET, "preset", &err));
-    MUST(sfp__args_set(&args, "batch_size", "4", SFP_RANK_FILE, "run.yaml:4: batch_size", &err));
-    MUST(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err));
+    MUST(sfp__args_set(&args, "batch_size", "3", SFP__RANK_PRESET, "preset", &err));
+    MUST(sfp__args_set(&args, "batch_size", "4", SFP__RANK_FILE, "run.yaml:4: batch_size", &err));
+    MUST(sfp__args_set(&args, "batch_size", "5", SFP__RANK_PRESET, "preset", &err));
     assert_int_equal(sfp__args_int(&args, "batch-size"), 4);
     /* a value that would be ignored is still checked */
-    REFUSED_EXACTLY(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL,
+    REFUSED_EXACTLY(sfp__args_set(&args, "sigma", "7", SFP__RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL,
                     "run.yaml:3: sigma is '7', expected a number from 0 to 1");
 }
 
 TEST(pairs_set_values_by_key)
 {
-    MUST(sfp__args_set_assignment(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err));
+    MUST(sfp__args_set_assignment(&args, "clock=virtual", SFP__RANK_COMMAND_LINE, &err));
     assert_int_equal(sfp__args_choice(&args, "clock"), 1);
-    assert_int_equal(sfp__args_set_assignment(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    assert_int_equal(sfp__args_set_assignment(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    REFUSED_EXACTLY(sfp__args_set_assignment(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
+    assert_int_equal(sfp__args_set_assignment(&args, "clock", SFP__RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    assert_int_equal(sfp__args_set_assignment(&args, "=x", SFP__RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    REFUSED_EXACTLY(sfp__args_set_assignment(&args, "clok=off", SFP__RANK_COMMAND_LINE, &err), SFP_EINVAL,
                     "unknown key 'clok', did you mean 'clock'?");
 }
 
@@ -193,7 +193,7 @@ TEST(names_from_a_list_are_checked)
 TEST(a_group_heading_is_not_an_option)
 {
     assert_int_equal(PARSE("--=x"), SFP_EINVAL);
-    REFUSED_EXACTLY(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
+    REFUSED_EXACTLY(sfp__args_set(&args, "", "x", SFP__RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
 }
 
 /* For values that are checked after parsing. */
@@ -210,7 +210,7 @@ TEST(a_message_names_the_origin_of_the_value)
         {"pool", "pool is 0, expected more", "pool is 0, expected more", false},
         {"", "clock is a directory", "clock is a directory", false}};
     MUST(PARSE("--clock", "real"));
-    MUST(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err));
+    MUST(sfp__args_set(&args, "weighted", "yes", SFP__RANK_FILE, "x.yaml:2: weighted", &err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         (void)sfp__fail_key(&err, list[i].key, SFP_EINVAL, "%s", list[i].message);
         assert_int_equal(sfp__args_add_origin(&args, &err), list[i].about);
@@ -233,12 +233,12 @@ static void all_given(bool given)
 TEST(an_option_is_given_if_its_value_is_not_the_default)
 {
     all_given(false);
-    MUST(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
+    MUST(sfp__args_set(&args, "batch_size", "020", SFP__RANK_FILE, "x.yaml:1: batch_size", &err));
     MUST(PARSE("--sigma=.50", "--clock=off", "--no-weighted"));
     all_given(false);
-    MUST(sfp__args_set(&args, "drift", "ph", SFP_RANK_PRESET, "preset", &err));
+    MUST(sfp__args_set(&args, "drift", "ph", SFP__RANK_PRESET, "preset", &err));
     assert_false(sfp__args_given(&args, "drift"));
-    MUST(sfp__args_set(&args, "batch_size", "3", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
+    MUST(sfp__args_set(&args, "batch_size", "3", SFP__RANK_FILE, "x.yaml:1: batch_size", &err));
     MUST(PARSE("--sigma=.6", "--out=x", "--clock=paper", "--drift=off", "--weighted", "--animal=ape"));
     all_given(true);
     assert_string_equal(sfp__args_value(&args, "weighted"), "on");
@@ -254,7 +254,7 @@ TEST(options_without_effect_are_refused)
     static const sfp__fact facts[] = {{"clock", "real"}, {"planet", NULL}};
     const size_t n = sizeof rules / sizeof *rules;
     MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* no option is set */
-    MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
+    MUST(sfp__args_set(&args, "sigma", ".7", SFP__RANK_FILE, "x.yaml:1: sigma", &err));
     REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
                     "x.yaml:1: sigma has no effect with clock real, planet from the dataset: b");
     assert_string_equal(err.key, "sigma");
@@ -291,16 +291,16 @@ TEST(every_command_has_a_sound_table)
         for (size_t k = 0; k < count; k++) {
             const sfp__opt *o = &opts[k];
             assert_non_null(o->help);
-            if (o->type == SFP_OPT_GROUP) {
-                assert_true(k + 1 < count && opts[k + 1].type != SFP_OPT_GROUP); /* a heading has options below it */
-                assert_true(opts[0].type == SFP_OPT_GROUP);                      /* no option is above the first heading */
+            if (o->type == SFP__OPT_GROUP) {
+                assert_true(k + 1 < count && opts[k + 1].type != SFP__OPT_GROUP); /* a heading has options below it */
+                assert_true(opts[0].type == SFP__OPT_GROUP);                      /* no option is above the first heading */
                 continue;
             }
             assert_true(o->name[0] && (!o->word || o->word(0)));
             assert_true(o->help[strlen(o->help) - 1] == '.');
-            assert_true(o->type == SFP_OPT_FLAG || o->arg);
-            assert_true(o->type != SFP_OPT_INT || o->min < o->max);
-            assert_true(o->type != SFP_OPT_REAL || o->min < o->max);
+            assert_true(o->type == SFP__OPT_FLAG || o->arg);
+            assert_true(o->type != SFP__OPT_INT || o->min < o->max);
+            assert_true(o->type != SFP__OPT_REAL || o->min < o->max);
             assert_true(strspn(o->name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(o->name));
             for (size_t m = 0; m < k; m++)
                 assert_string_not_equal(o->name, opts[m].name);
@@ -329,7 +329,7 @@ TEST(names_resemble_each_other_if_one_may_be_a_typing_error)
         assert_true(sfp__resembles(alike[i][0], alike[i][1]));
     for (size_t i = 0; i < sizeof different / sizeof *different; i++)
         assert_false(sfp__resembles(different[i][0], different[i][1]));
-    char name[SFP_KEY_LENGTH_MAX + 2] = {0};
+    char name[SFP__KEY_LENGTH_MAX + 2] = {0};
     memset(name, 'a', sizeof name - 1);
     assert_false(sfp__resembles(name, name)); /* too long to be compared */
 }

@@ -13,17 +13,17 @@ static void show(const sfp__pickle *p, sfp__pickle_value v, int depth, sfp__text
     sfp__pickle_type type = sfp__pickle_type_of(p, v);
     size_t n = sfp__pickle_count(p, v), length = 0;
     const char *text = sfp__pickle_text(p, v, &length);
-    bool list = type == SFP_PICKLE_LIST, tuple = type == SFP_PICKLE_TUPLE, dict = type == SFP_PICKLE_DICT;
-    if (type == SFP_PICKLE_NONE)
+    bool list = type == SFP__PICKLE_LIST, tuple = type == SFP__PICKLE_TUPLE, dict = type == SFP__PICKLE_DICT;
+    if (type == SFP__PICKLE_NONE)
         sfp__text_put(out, "None");
-    else if (type == SFP_PICKLE_BOOL)
+    else if (type == SFP__PICKLE_BOOL)
         sfp__text_put(out, sfp__pickle_int(p, v) ? "True" : "False");
-    else if (type == SFP_PICKLE_INT)
+    else if (type == SFP__PICKLE_INT)
         sfp__text_printf(out, "%" PRId64, sfp__pickle_int(p, v));
-    else if (type == SFP_PICKLE_FLOAT)
+    else if (type == SFP__PICKLE_FLOAT)
         sfp__text_printf(out, "%g", sfp__pickle_node_of(p, v)->number);
     else if (text)
-        sfp__text_printf(out, "%s'%.*s'", type == SFP_PICKLE_BYTES ? "b" : "", (int)length, text);
+        sfp__text_printf(out, "%s'%.*s'", type == SFP__PICKLE_BYTES ? "b" : "", (int)length, text);
     else if (depth == 0)
         sfp__text_put(out, "...");
     if ((!list && !tuple && !dict) || depth == 0)

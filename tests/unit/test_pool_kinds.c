@@ -44,10 +44,10 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
         int tasks, count;
         const char *const *name;
         int rows[6];
-    } list[] = {{SFP_FP_L2P, 3, 4, l2p, {12, 12, 6, 6}},
-                {SFP_FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* the number of tasks has no effect */
-                {SFP_FP_DUALPROMPT, 3, 6, dual, {1, 1, 3, 3, 6, 6}},
-                {SFP_FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
+    } list[] = {{SFP__FP_L2P, 3, 4, l2p, {12, 12, 6, 6}},
+                {SFP__FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* the number of tasks has no effect */
+                {SFP__FP_DUALPROMPT, 3, 6, dual, {1, 1, 3, 3, 6, 6}},
+                {SFP__FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
     OWNED_BY(free_model) model m = tiny_model(1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp__learner_options o = options(&m, list[i].kind, list[i].tasks);
@@ -67,7 +67,7 @@ TEST(unsupported_options_of_a_kind_are_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner *l = NULL;
-    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     o.fp.first_layer = 1;
     REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL,
             "prompt-layers is 1-2, expected at least 3 layers with pool-kind dualprompt");
@@ -124,7 +124,7 @@ TEST(a_prediction_uses_the_nearest_keys)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__rng rng = sfp__rng_init(8, 8);
     for (int pool = 3; pool <= 12; pool += 3) {
-        sfp__learner_options o = options(&m, SFP_FP_L2P, 3);
+        sfp__learner_options o = options(&m, SFP__FP_L2P, 3);
         o.fp.attune = false;
         o.fp.pool = pool;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -135,7 +135,7 @@ TEST(a_prediction_uses_the_nearest_keys)
         sfp__fp_changed(l->fp);
         check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
     }
-    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     o.fp.attune = false;
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (int task = 0; task < 3; task++) {
@@ -152,7 +152,7 @@ TEST(a_prediction_uses_the_nearest_keys)
 TEST(a_query_of_nan_chooses_existing_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+    for (int kind = SFP__FP_L2P; kind <= SFP__FP_DUALPROMPT; kind++) {
         sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         MUST(sfp__fp_prepare(l->fp, &err));
@@ -169,7 +169,7 @@ TEST(a_query_of_nan_chooses_existing_components)
 TEST(similarity_uses_the_active_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+    for (int kind = SFP__FP_L2P; kind <= SFP__FP_DUALPROMPT; kind++) {
         sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         (void)offer(l, 0, 2, 0);
@@ -189,7 +189,7 @@ TEST(similarity_uses_the_active_components)
                 for (int c = 0; c < D; c++)
                     want[c] += sum[c] / sqrt(length);
             }
-        assert_int_equal(fingerprints, kind == SFP_FP_L2P ? 12 : 1 + 1 + 2);
+        assert_int_equal(fingerprints, kind == SFP__FP_L2P ? 12 : 1 + 1 + 2);
         sfp__fp_mean_unit(l->fp, got);
         for (int c = 0; c < D; c++)
             assert_true(fabs((double)got[c] - want[c] / fingerprints) < 1e-6);
@@ -206,7 +206,7 @@ static bool same_row(const sfp__param *p, const float *before, int row)
 TEST(general_prompts_train_always_and_expert_prompts_in_their_task)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
     for (int task = 0; task < 3; task++) {
@@ -234,7 +234,7 @@ TEST(l2p_trains_all_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
-        sfp__learner_options o = options(&m, SFP_FP_L2P, tasks);
+        sfp__learner_options o = options(&m, SFP__FP_L2P, tasks);
         o.fp.pool = PARTS; /* then every component is chosen */
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (int task = 0; task < 3; task++) {
@@ -257,7 +257,7 @@ TEST(l2p_trains_all_components)
 TEST(a_task_free_stream_activates_one_expert_prompt_at_a_time)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
+    sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 0);
     o.fp.pool = 3;
     o.fp.span = 2; /* has no effect */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -279,7 +279,7 @@ TEST(keys_approach_the_queries_of_their_task)
 {
     enum { N = 24 };
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     float *x = floats(N * l->pixels), query[N * D];

@@ -86,7 +86,7 @@ static void write_teacher(const char *path, uint64_t seed)
 {
     const sfp__vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
+    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP__DTYPE_F32, NULL, 0, path, &err))
         fail_msg("%s", err.message);
 }
 
@@ -195,7 +195,7 @@ static float *features_of(sfp__vit *v, const float *x)
 {
     sfp__vit_plan *plan = NULL;
     float *f = floats(4 * 16);
-    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options po = {.mode = SFP__VIT_FORWARD};
     const sfp__vit_pass pass = {.b = 4, .x = x, .feature = f};
     if (sfp__vit_plan_create(v, pool, &po, &plan, &err) || sfp__vit_run(plan, &pass, &err))
         fail_msg("%s", err.message);
@@ -210,7 +210,7 @@ TEST(new_weights_reach_every_packed_copy)
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     sfp__rng r = sfp__rng_init(4, 0);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1);
-    const sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
+    const sfp__vit_plan_options po = {.mode = SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT, .token_head = true};
     MUST(sfp__vit_random(&small, 1, 0.2f, &a, &err));
     MUST(sfp__vit_random(&small, 2, 0.2f, &b, &err));
     MUST(sfp__vit_plan_create(a, pool, &po, &plan, &err)); /* packs all weights */
@@ -245,7 +245,7 @@ TEST(both_kinds_of_head_compute_the_same_gradients)
     for (int k = 0; k < 2; k++) {
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
         OWNED_BY(sfp__vit_flat_view_done) sfp__vit_weights view = {0};
-        const sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS};
+        const sfp__vit_plan_options po = {.mode = SFP__VIT_GRAD_WEIGHTS};
         MUST(sfp__vit_flat_view(&small, g[k], &view, &err));
         const sfp__vit_pass pass = {
             .b = 4, .x = x, .head = k ? NULL : plain_head, .token_head = k ? lane_head : NULL, .grad_w = &view};
@@ -530,7 +530,7 @@ TEST(holding_out_images_keeps_the_order_of_the_others)
 TEST(the_builtin_backbone_loads_or_is_reported_as_missing)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    sfp_status s = sfp__vit_load(SFP_VIT_BUILTIN, NULL, &v, &err);
+    sfp_status s = sfp__vit_load(SFP__VIT_BUILTIN, NULL, &v, &err);
     assert_int_equal(s, sfp__vit_has_builtin() ? SFP_OK : SFP_ENOTFOUND);
     if (s)
         assert_non_null(strstr(err.message, "was not there when this was built"));

@@ -22,7 +22,7 @@ typedef struct world {
     int rows; /* tokens per sample that the loss uses */
 } world;
 
-static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, float share)
+static void set_up(world *w, const double weight[SFP__TERMS], int teacher_dim, float share)
 {
     static int32_t label[IMAGES] = {0, 1, 2, 3, -1, 1, 0};
     static int64_t image[BATCH] = {6, 4, 1, 2, 3};
@@ -50,7 +50,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
         sfp__loss_create(&w->opt, &sc, &w->images, &w->teacher, LANES, MICROBATCH, &w->loss, &err))
         fail_msg("%s", err.message);
-    w->rows = weight[SFP_TERM_PATCH] > 0 ? TOKENS : 1;
+    w->rows = weight[SFP__TERM_PATCH] > 0 ? TOKENS : 1;
     assert_int_equal(sfp__loss_all_tokens(w->loss), w->rows == TOKENS);
     w->token_count = (size_t)(BATCH * w->rows * DIM);
     w->param_count = sfp__loss_count(w->loss);
@@ -69,7 +69,7 @@ static void tear_down(world *w)
 /* Calls the loss as a pass does: microbatches alternate between the lanes. */
 static double evaluate(world *w, const float *tokens, const float *params, float *grad_tokens, float *grad_params)
 {
-    double value[SFP_TERMS], sum = 0;
+    double value[SFP__TERMS], sum = 0;
     sfp__loss_begin(w->loss, &w->batch, BATCH, params);
     for (int first = 0, unit = 0; first < BATCH; first += MICROBATCH, unit++) {
         int n = BATCH - first < MICROBATCH ? BATCH - first : MICROBATCH;
@@ -77,7 +77,7 @@ static double evaluate(world *w, const float *tokens, const float *params, float
                          grad_tokens + (size_t)(first * w->rows * DIM));
     }
     sfp__loss_end(w->loss, value, grad_params);
-    for (int i = 0; i < SFP_TERMS; i++) {
+    for (int i = 0; i < SFP__TERMS; i++) {
         assert_true(isfinite(value[i]) == (w->opt.weight[i] > 0));
         sum += w->opt.weight[i] > 0 ? w->opt.weight[i] * value[i] : 0;
     }
@@ -106,7 +106,7 @@ static void check_along(world *w, const char *name, bool of_tokens, uint64_t see
 
 TEST(gradients_equal_central_differences)
 {
-    static const double weights[][SFP_TERMS] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {0.5, 2, 3, 0.7}};
+    static const double weights[][SFP__TERMS] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {0.5, 2, 3, 0.7}};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         for (int other = 0; other < 2; other++)
             for (int mixed = 0; mixed < 2; mixed++) {
@@ -126,7 +126,7 @@ TEST(gradients_equal_central_differences)
 TEST(a_student_equal_to_the_teacher_has_loss_0)
 {
     OWNED_BY(tear_down) world w = {0};
-    set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
+    set_up(&w, (const double[SFP__TERMS]){0, 1, 0, 0}, DIM, 1);
     for (int i = 0; i < BATCH; i++) {
         float target[TOKENS * DIM] = {0};
         sfp__teacher_add(&w.teacher, w.batch.entries + (size_t)(i * TOKENS * DIM), w.batch.mirrored[i], 1, target);
@@ -140,7 +140,7 @@ TEST(a_student_equal_to_the_teacher_has_loss_0)
 TEST(mirrored_targets_reverse_each_row)
 {
     OWNED_BY(tear_down) world w = {0};
-    set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
+    set_up(&w, (const double[SFP__TERMS]){0, 1, 0, 0}, DIM, 1);
     float plain[TOKENS][DIM] = {0}, mirrored[TOKENS][DIM] = {0};
     sfp__teacher_add(&w.teacher, w.batch.entries, false, 1, plain[0]);
     sfp__teacher_add(&w.teacher, w.batch.entries, true, 1, mirrored[0]);

@@ -19,10 +19,10 @@ TEST(grey_and_colour_become_rgb)
         grey[i] = (uint8_t)(i * 10);
         memset(rgb + 3 * i, i * 10, 3);
     }
-    const sfp__raw_image g = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    const sfp__raw_image c = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
-    MUST(sfp__raw_image_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL));
-    MUST(sfp__raw_image_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL));
+    const sfp__raw_image g = {.kind = SFP__RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    const sfp__raw_image c = {.kind = SFP__RAW_IMAGE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
+    MUST(sfp__raw_image_fit(&g, "grey", 4, SFP__RESIZE_SQUASH, a, NULL));
+    MUST(sfp__raw_image_fit(&c, "colour", 4, SFP__RESIZE_SQUASH, b, NULL));
     assert_memory_equal(a, b, sizeof a);
     assert_true(a[0] == a[1] && a[1] == a[2] && a[0] < a[3 * 15]);
 }
@@ -32,27 +32,28 @@ TEST(a_box_is_cut_and_clipped)
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
         memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 pixels */
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
+    sfp__raw_image p = {
+        .kind = SFP__RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
     p.box[0] = 4;
     p.box[1] = 2;
     p.box[2] = 400;
     p.box[3] = 300;
-    MUST(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
+    MUST(sfp__raw_image_fit(&p, "box", 2, SFP__RESIZE_SQUASH, out, NULL));
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
     p.box[0] = 6;
-    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "box", 2, SFP__RESIZE_SQUASH, out, &err), SFP_EFORMAT,
                     "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 image");
 }
 
 TEST(a_wrong_number_of_bytes_is_refused)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "short", 2, SFP__RESIZE_SQUASH, out, &err), SFP_EFORMAT,
                     "short: image of 6 x 4 pixels has 24 bytes, expected 72");
-    p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
-    assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
+    p = (sfp__raw_image){.kind = SFP__RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
+    assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP__RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));
 }
 
@@ -64,8 +65,8 @@ TEST(an_image_is_turned_upright_before_it_is_resized)
             memcpy(turned + 3 * (x * H + H - 1 - y), rgb + 3 * (y * W + x), 3);
     const png_how how = {.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8, .exif = make_exif(6, true, false)};
     blob file = encode_png(rgb, 3 * W * H, W, H, how);
-    const sfp__raw_image photo = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
-    const sfp__raw_image upright = {.kind = SFP_RAW_IMAGE_RGB, .width = H, .height = W, .bytes = turned, .size = sizeof turned};
+    const sfp__raw_image photo = {.kind = SFP__RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
+    const sfp__raw_image upright = {.kind = SFP__RAW_IMAGE_RGB, .width = H, .height = W, .bytes = turned, .size = sizeof turned};
     for (int i = 0; i < 2; i++) {
         MUST(sfp__raw_image_fit(&photo, "photo", 4, (sfp__resize)i, a, NULL));
         MUST(sfp__raw_image_fit(&upright, "upright", 4, (sfp__resize)i, b, NULL));
@@ -79,18 +80,18 @@ TEST(a_large_image_without_memory_is_at_fault_itself)
     size_t size = (size_t)SIDE * SIDE * 3;
     uint8_t *rgb = kept_calloc(size, 1), out[3 * 2 * 2];
     blob file = encode_png(rgb, size, SIDE, SIDE, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
-    const sfp__raw_image large = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
+    const sfp__raw_image large = {.kind = SFP__RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
     blob one = encode_png(rgb, 3, 1, 1, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
-    const sfp__raw_image small = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = one.bytes, .size = one.size};
+    const sfp__raw_image small = {.kind = SFP__RAW_IMAGE_ENCODED, .bytes = one.bytes, .size = one.size};
     for (long k = 0; k < 3; k += 2) { /* of the decoder, and of the resize */
         sfp__mem_fail_at(k);
-        sfp_status status = sfp__raw_image_fit(&large, "in/large.png", 2, SFP_RESIZE_SQUASH, out, &err);
+        sfp_status status = sfp__raw_image_fit(&large, "in/large.png", 2, SFP__RESIZE_SQUASH, out, &err);
         sfp__mem_fail_at(-1);
         assert_int_equal(status, SFP_ELIMIT);
         assert_int_equal(strncmp(err.message, "in/large.png: ", 14), 0);
         HOLDS(err.message, "cannot allocate memory for an image of 2400 x 2400");
         sfp__mem_fail_at(k);
-        status = sfp__raw_image_fit(&small, "in/small.png", 2, SFP_RESIZE_SQUASH, out, &err);
+        status = sfp__raw_image_fit(&small, "in/small.png", 2, SFP__RESIZE_SQUASH, out, &err);
         sfp__mem_fail_at(-1);
         assert_int_equal(status, SFP_ENOMEM);
         assert_int_equal(strncmp(err.message, "in/small.png: ", 14), 0);
@@ -103,7 +104,7 @@ static void check_unfit(const sfp_source *s, int64_t i, const char *where, const
     uint8_t out[3 * 2 * 2];
     char expected[700];
     (void)snprintf(expected, sizeof expected, "%s: %s", where, what);
-    assert_int_equal(sfp__raw_image_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__raw_image_read_fit(s, i, 2, SFP__RESIZE_SQUASH, out, &err), SFP_EFORMAT);
     assert_string_equal(err.message, expected);
 }
 

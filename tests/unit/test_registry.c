@@ -71,9 +71,9 @@ static sfp_status gather(void *ctx, const char *run, sfp_error *why)
     TRY(sfp__json_need_uint(&in, root, "seed", &row->seed));
     TRY(sfp__json_need_real(&in, root, "average_accuracy", 0, 1, &row->average_accuracy));
     TRY(sfp__json_need_real(&in, root, "seconds", 0, 1e9, &row->seconds));
-    row->finished = sfp__json_is(sfp__json_get(root, "finished"), SFP_JSON_TRUE);
-    row->running = sfp__json_is(sfp__json_get(root, "running"), SFP_JSON_TRUE);
-    row->gone = sfp__json_is(sfp__json_get(root, "gone"), SFP_JSON_TRUE);
+    row->finished = sfp__json_is(sfp__json_get(root, "finished"), SFP__JSON_TRUE);
+    row->running = sfp__json_is(sfp__json_get(root, "running"), SFP__JSON_TRUE);
+    row->gone = sfp__json_is(sfp__json_get(root, "gone"), SFP__JSON_TRUE);
     return SFP_OK;
 }
 

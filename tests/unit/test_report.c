@@ -108,7 +108,7 @@ TEST(curves_with_non_finite_points_are_drawn_or_omitted)
         OWNED_BY(sfp__result_done) sfp_result r = {0};
         MUST(sfp__result_init(&r, 1, 1, NULL));
         for (int k = 0; k < 3; k++)
-            MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL));
+            MUST(sfp__curve_add(&r.curve[SFP__CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL));
         char *text = report(&r, NULL);
         assert_null(strstr(text, "nan"));
         check_nesting(text);
@@ -119,8 +119,8 @@ TEST(one_point_is_reported_as_too_few_for_a_curve)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 1, NULL));
-    MUST(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 60, NAN, NULL));
-    MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 60, 2.5, NULL));
+    MUST(sfp__curve_add(&r.curve[SFP__CURVE_PREQUENTIAL], 60, NAN, NULL));
+    MUST(sfp__curve_add(&r.curve[SFP__CURVE_LOSS], 60, 2.5, NULL));
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
     assert_null(strstr(text, "Nothing was recorded."));

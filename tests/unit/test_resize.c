@@ -25,7 +25,7 @@ static sfp__image make(int width, int height, bool hard)
 static double filter_value(sfp__filter filter, double x)
 {
     x = fabs(x);
-    if (filter == SFP_FILTER_BILINEAR)
+    if (filter == SFP__FILTER_BILINEAR)
         return x < 1 ? 1 - x : 0;
     return x < 1 ? 1.5 * x * x * x - 2.5 * x * x + 1 : x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
 }
@@ -92,7 +92,7 @@ static void check_against_oracle(int w, int h, int width, int height, sfp__filte
     check_pieces(&im, filter, &fast);
     assert_true(fast.width == width && fast.height == height);
     /* half a step per pass; the error of the first pass is multiplied by the sum of absolute weights of the second */
-    double tolerance = filter == SFP_FILTER_BICUBIC ? 1.21 : 1.01;
+    double tolerance = filter == SFP__FILTER_BICUBIC ? 1.21 : 1.01;
     size_t n = (size_t)width * (size_t)height * 3;
     assert_memory_equal(fast.rgb, plain.rgb, n);
     for (size_t i = 0; i < n; i++) {
@@ -119,8 +119,8 @@ TEST(extreme_sizes_agree_with_the_oracle)
         {10, 10, 11, 9}, {11, 3, 10, 300}, {64, 64, 63, 65}, {5, 5, 10, 5},   {5, 5, 5, 10},   {1000, 3, 999, 3}, {3, 1000, 3, 7},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP_FILTER_BILINEAR);
-        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP_FILTER_BICUBIC);
+        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP__FILTER_BILINEAR);
+        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP__FILTER_BICUBIC);
     }
 }
 
@@ -143,7 +143,7 @@ TEST(the_same_size_copies)
 {
     sfp__image im = make(17, 9, false);
     OWNED_BY(sfp__image_done) sfp__image out = {0};
-    MUST(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL));
+    MUST(sfp__image_resize(&im, 17, 9, SFP__FILTER_BICUBIC, &out, NULL));
     assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
     assert_ptr_not_equal(im.rgb, out.rgb);
 }
@@ -152,8 +152,8 @@ TEST(squash_is_a_bilinear_resize)
 {
     sfp__image im = make(71, 40, false);
     OWNED_BY(sfp__image_done) sfp__image a = {0}, b = {0};
-    MUST(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL));
-    MUST(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL));
+    MUST(sfp__image_fit(&im, 32, SFP__RESIZE_SQUASH, &a, NULL));
+    MUST(sfp__image_resize(&im, 32, 32, SFP__FILTER_BILINEAR, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
 }
 
@@ -164,9 +164,9 @@ static void check_crop(int w, int h, int size)
     int full_w = w <= h ? target : (int)((double)target * w / h), full_h = w <= h ? (int)((double)target * h / w) : target;
     sfp__image im = make(w, h, false);
     OWNED_BY(sfp__image_done) sfp__image full = {0}, want = {0}, got = {0};
-    MUST(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL));
+    MUST(sfp__image_resize(&im, full_w, full_h, SFP__FILTER_BILINEAR, &full, NULL));
     MUST(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL));
-    MUST(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL));
+    MUST(sfp__image_fit(&im, size, SFP__RESIZE_CROP, &got, NULL));
     assert_true(got.width == size && got.height == size);
     assert_memory_equal(got.rgb, want.rgb, (size_t)size * (size_t)size * 3);
 }
@@ -187,7 +187,7 @@ TEST(crop_of_the_right_short_side_resizes_nothing)
 {
     sfp__image im = make(91, 64, false); /* 56 * 256 / 224 = 64 */
     OWNED_BY(sfp__image_done) sfp__image a = {0}, b = {0};
-    MUST(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL));
+    MUST(sfp__image_fit(&im, 56, SFP__RESIZE_CROP, &a, NULL));
     MUST(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
 }
@@ -197,7 +197,7 @@ TEST(crop_of_a_thread_thin_image_needs_little_memory)
     /* the whole resized image would have 256 x 16,776,960 pixels */
     sfp__image im = make(1, 65535, false);
     OWNED_BY(sfp__image_done) sfp__image out = {0};
-    MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
+    MUST(sfp__image_fit(&im, 224, SFP__RESIZE_CROP, &out, NULL));
 }
 
 static long peak_kib(void)
@@ -215,7 +215,7 @@ TEST(the_memory_of_a_resize_does_not_grow_with_the_image)
         sfp__image im = make(sizes[i][0], sizes[i][1], false);
         OWNED_BY(sfp__image_done) sfp__image out = {0};
         long before = peak_kib();
-        MUST(sfp__image_fit(&im, 224, SFP_RESIZE_SQUASH, &out, NULL));
+        MUST(sfp__image_fit(&im, 224, SFP__RESIZE_SQUASH, &out, NULL));
         assert_in_range(peak_kib() - before, 0, 20 << 10);
     }
 }
@@ -223,11 +223,11 @@ TEST(the_memory_of_a_resize_does_not_grow_with_the_image)
 TEST(impossible_sizes_are_refused)
 {
     sfp__image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
-    REFUSED_EXACTLY(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL,
+    REFUSED_EXACTLY(sfp__image_resize(&im, 0, 4, SFP__FILTER_BILINEAR, &out, &err), SFP_EINVAL,
                     "new image size is 0 x 4, expected at least 1 x 1");
-    REFUSED_EXACTLY(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL,
+    REFUSED_EXACTLY(sfp__image_resize(&none, 4, 4, SFP__FILTER_BILINEAR, &out, &err), SFP_EINVAL,
                     "image to resize is 0 x 0, expected at least 1 x 1");
-    REFUSED_EXACTLY(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL,
+    REFUSED_EXACTLY(sfp__image_fit(&im, 0, SFP__RESIZE_CROP, &out, &err), SFP_EINVAL,
                     "new image size is 0, expected 1 to 8388607");
     REFUSED_EXACTLY(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
                     "crop is 4 x 4 at (1, 0), expected one inside the image of 4 x 4");

@@ -73,9 +73,9 @@ TEST(old_evaluations_are_thinned_out)
     MUST(sfp__result_init(&r, 2, 0, NULL));
     for (uint64_t i = 0; i < 5000; i++) {
         MUST(sfp__result_evaluated(&r, i, 1, accuracy, NULL));
-        assert_true(r.evaluation_count <= SFP_EVALUATIONS_MAX);
+        assert_true(r.evaluation_count <= SFP__EVALUATIONS_MAX);
     }
-    assert_true(r.evaluation_count > SFP_EVALUATIONS_MAX / 2);
+    assert_true(r.evaluation_count > SFP__EVALUATIONS_MAX / 2);
     for (int i = 1; i < r.evaluation_count; i++)
         assert_true(r.evaluations[i].offered > r.evaluations[i - 1].offered);
     assert_int_equal(r.evaluations[0].offered, 0);
@@ -172,8 +172,8 @@ TEST(sizes_out_of_range_are_refused)
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     assert_int_equal(sfp__result_init(&r, 0, 1, NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_init(&r, 1, -1, NULL), SFP_EINVAL);
-    assert_int_equal(sfp__result_init(&r, SFP_RESULT_TASKS_MAX + 1, 1, NULL), SFP_EINVAL);
-    MUST(sfp__result_init(&r, 1, SFP_CONFUSION_MAX + 1, NULL));
+    assert_int_equal(sfp__result_init(&r, SFP__RESULT_TASKS_MAX + 1, 1, NULL), SFP_EINVAL);
+    MUST(sfp__result_init(&r, 1, SFP__CONFUSION_MAX + 1, NULL));
     assert_null(r.confusion);
     assert_true(isnan(sfp__result_class_accuracy(&r, 0, NULL)));
 }

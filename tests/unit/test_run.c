@@ -37,8 +37,8 @@ TEST(task_free_run)
 
 TEST(virtual_clock_with_a_queue)
 {
-    for (int policy = SFP_QUEUE_DROP_OLDEST; policy <= SFP_QUEUE_BLOCK; policy++) {
-        sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
+    for (int policy = SFP__QUEUE_DROP_OLDEST; policy <= SFP__QUEUE_BLOCK; policy++) {
+        sfp__run_options o = clocked("synthetic:250", "5", SFP__CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.policy = (sfp__queue_policy)policy;
         check_stopped_equals_uninterrupted(o, 7);
@@ -48,15 +48,15 @@ TEST(virtual_clock_with_a_queue)
 TEST(paper_clock_with_costs)
 {
     /* C_S 7.3: gaps larger than the prefetch depth */
-    sfp__run_options o = clocked("synthetic:300", "3", SFP_CLOCK_PAPER, 400);
+    sfp__run_options o = clocked("synthetic:300", "3", SFP__CLOCK_PAPER, 400);
     check_stopped_equals_uninterrupted(o, 1);
 }
 
 TEST(allocation_pools_across_tasks)
 {
-    sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
+    sfp__run_options o = clocked("synthetic:250", "5", SFP__CLOCK_VIRTUAL, 300);
     o.method = "ncm";
-    o.allocate = SFP_ALLOCATE_ADAPTIVE;
+    o.allocate = SFP__ALLOCATE_ADAPTIVE;
     check_stopped_equals_uninterrupted(o, 1);
 }
 
@@ -123,7 +123,7 @@ TEST(intermediate_evaluations_change_nothing)
 TEST(paper_clock_measures_a_first_task_of_few_batches)
 {
     sfp__run_options o = options("synthetic:100", "5"); /* 2 batches per task */
-    o.clock = SFP_CLOCK_PAPER;
+    o.clock = SFP__CLOCK_PAPER;
     o.rate = 1e9;
     sfp_result r = run_once(&o, "paper_few", 0, NULL);
     assert_true(r.cs > 1); /* 0 if nothing was measured */
@@ -231,7 +231,7 @@ TEST(stopping_during_clock_calibration_keeps_the_earlier_run)
 {
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "measured", 0, NULL);
-    o.clock = SFP_CLOCK_PAPER;
+    o.clock = SFP__CLOCK_PAPER;
     o.rate = 100;
     assert_false(run_reports(&o, "measured", "batches are kept", true, &r));
     assert_false(r.finished);
@@ -460,7 +460,7 @@ TEST(impossible_runs_are_refused)
     o.costs = in_directory("empty");
     refused(o, "empty: the file has no processing times, expected seconds, one number per line");
     o = options("synthetic:60", "2");
-    o.clock = SFP_CLOCK_VIRTUAL;
+    o.clock = SFP__CLOCK_VIRTUAL;
     refused(o, "this clock needs an arrival rate");
     o = options("synthetic:60", "2");
     o.resume = true;

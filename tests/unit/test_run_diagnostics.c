@@ -9,7 +9,7 @@ AROUND_ALL(make_world, end_world)
 
 static sfp__run_options diagnosed(const char *tasks)
 {
-    sfp__run_options o = clocked("synthetic:250", tasks, SFP_CLOCK_VIRTUAL, 100);
+    sfp__run_options o = clocked("synthetic:250", tasks, SFP__CLOCK_VIRTUAL, 100);
     o.queue = 2;
     o.diagnostics = true;
     return o;
@@ -17,7 +17,7 @@ static sfp__run_options diagnosed(const char *tasks)
 
 static void same_diagnostics(const sfp_result *a, const sfp_result *b)
 {
-    size_t n = SFP_COSINES * (size_t)a->tasks * (size_t)a->tasks * sizeof *a->diagnostics.cosines;
+    size_t n = SFP__COSINES * (size_t)a->tasks * (size_t)a->tasks * sizeof *a->diagnostics.cosines;
     assert_true(a->diagnostics.measured && b->diagnostics.measured);
     assert_memory_equal(&a->diagnostics.coreset_cost, &b->diagnostics.coreset_cost, sizeof a->diagnostics.coreset_cost);
     assert_memory_equal(&a->diagnostics.coreset_angle, &b->diagnostics.coreset_angle, sizeof a->diagnostics.coreset_angle);
@@ -68,9 +68,9 @@ TEST(timestamps_and_their_mean_time)
 {
     sfp__run_options o = options("synthetic:50", "free");
     sfp_result r = run_once(&o, "five", 0, NULL);
-    double mean = (r.curve[SFP_CURVE_RATE].count == 5) ? 0 : NAN;
+    double mean = (r.curve[SFP__CURVE_RATE].count == 5) ? 0 : NAN;
     for (int i = 3; i < 5; i++) /* the speed of each timestamp: 10 samples / its processing time */
-        mean += 10 / r.curve[SFP_CURVE_RATE].y[i] / 2;
+        mean += 10 / r.curve[SFP__CURVE_RATE].y[i] / 2;
     assert_int_equal(r.timestamps, 5);
     assert_true(r.batch_seconds > 0 && fabs(r.batch_seconds - mean) < 1e-9);
     o.data = "synthetic:30";
@@ -82,7 +82,7 @@ TEST(timestamps_and_their_mean_time)
     double first = r.batch_seconds;
     o.resume = true;
     r = run_once(&o, "cut", 0, NULL);
-    double last = 10 / r.curve[SFP_CURVE_RATE].y[4];
+    double last = 10 / r.curve[SFP__CURVE_RATE].y[4];
     assert_int_equal(r.timestamps, 5);
     assert_true(first > 0 && fabs(r.batch_seconds - (first + last) / 2) < 1e-9);
 }

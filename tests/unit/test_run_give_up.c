@@ -117,16 +117,16 @@ TEST(between_timestamps)
 /* The clock has delivered the first batch of the next task by then. */
 TEST(on_a_clock)
 {
-    sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
+    sfp__run_options o = clocked("synthetic:200", "3", SFP__CLOCK_VIRTUAL, 80);
     o.queue = 2;
     o.eval_every = 1;
     check(o, "virtual");
     o.eval_every = o.queue = 0;
-    o.clock = SFP_CLOCK_PAPER;
+    o.clock = SFP__CLOCK_PAPER;
     check(o, "paper");
-    o = clocked("synthetic:300", "5", SFP_CLOCK_VIRTUAL, 200);
+    o = clocked("synthetic:300", "5", SFP__CLOCK_VIRTUAL, 200);
     o.method = "ncm";
-    o.allocate = SFP_ALLOCATE_ADAPTIVE; /* batches of two tasks wait together */
+    o.allocate = SFP__ALLOCATE_ADAPTIVE; /* batches of two tasks wait together */
     check(o, "adaptive");
 }
 
@@ -144,7 +144,7 @@ TEST(with_images_that_cannot_be_read)
 /* An evaluation that was completed is not repeated: it would be recorded at another position. */
 TEST(a_completed_evaluation_is_not_repeated)
 {
-    sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
+    sfp__run_options o = clocked("synthetic:200", "3", SFP__CLOCK_VIRTUAL, 80);
     o.eval_every = 1;
     sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
     for (bool finished = false; !finished;) {

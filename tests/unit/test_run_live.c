@@ -195,12 +195,12 @@ TEST(lag_is_bounded_and_counts_add_up_at_three_times_the_load)
     put_text("overload_costs", "0.2\n");
     for (int adaptive = 0; adaptive < 2; adaptive++) {
         sfp__run_options o = options(kept_print("synthetic:%d", SAMPLES), NULL);
-        o.clock = SFP_CLOCK_VIRTUAL;
+        o.clock = SFP__CLOCK_VIRTUAL;
         o.costs = in_directory("overload_costs");
         o.rate = 3 * o.learner.batch / cost;
         o.queue = 2;
         o.method = adaptive ? "ncm" : NULL;
-        o.allocate = adaptive ? SFP_ALLOCATE_ADAPTIVE : SFP_ALLOCATE_FIXED;
+        o.allocate = adaptive ? SFP__ALLOCATE_ADAPTIVE : SFP__ALLOCATE_FIXED;
         sfp_result r = run_once(&o, kept_print("overload_%d", adaptive), 0, NULL);
         check_sums(&r);
         assert_int_equal(r.samples.offered, SAMPLES);
@@ -231,7 +231,7 @@ static void process_slowly(void *ctx, const sfp_run_progress *p)
 TEST(a_slow_learner_drops_samples_of_a_live_stream)
 {
     sfp__run_options o = options("synthetic:0", NULL);
-    o.clock = SFP_CLOCK_REAL;
+    o.clock = SFP__CLOCK_REAL;
     o.rate = 1000;
     o.queue = 2;
     sfp_result *r = kept_malloc(sizeof *r);
@@ -289,8 +289,8 @@ static sfp_result run_burst(burst *b, const char *name)
     MUST(sfp_source_create(&d, &o.source, &err));
     b->batch = o.learner.batch;
     o.method = "ncm";
-    o.clock = SFP_CLOCK_REAL;
-    o.allocate = SFP_ALLOCATE_ADAPTIVE;
+    o.clock = SFP__CLOCK_REAL;
+    o.allocate = SFP__ALLOCATE_ADAPTIVE;
     sfp_result r = run_with(&o, name, &hooks);
     assert_int_equal(r.samples.offered, b->batch + b->count);
     assert_int_equal(r.samples.trained + r.samples.dropped, r.samples.offered);
@@ -330,12 +330,12 @@ TEST(options_that_a_live_stream_cannot_have_are_refused)
 {
     refused(options("synthetic:0", "5"), "tasks is '5', expected free: synthetic:0 is a live stream and has no tasks");
     sfp__run_options o = options("synthetic:0", NULL);
-    o.clock = SFP_CLOCK_PAPER;
+    o.clock = SFP__CLOCK_PAPER;
     o.rate = 10;
     refused(o, "clock is paper, expected real or off");
-    o.clock = SFP_CLOCK_VIRTUAL;
+    o.clock = SFP__CLOCK_VIRTUAL;
     refused(o, "clock is virtual, expected real or off");
-    o.clock = SFP_CLOCK_REAL;
+    o.clock = SFP__CLOCK_REAL;
     o.rate = 0;
     refused(o, "this clock needs an arrival rate");
     o = options("synthetic:60", NULL);
@@ -344,6 +344,6 @@ TEST(options_that_a_live_stream_cannot_have_are_refused)
     refused(o, "a live source cannot be a test set, expected a dataset");
     o = watch("empty");
     o.rate = 5;
-    o.clock = SFP_CLOCK_DEFAULT;
+    o.clock = SFP__CLOCK_DEFAULT;
     refused(o, "have their own arrival rate");
 }

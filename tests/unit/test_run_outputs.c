@@ -35,11 +35,11 @@ TEST(every_file_has_the_same_numbers)
 
 TEST(lag_is_null_where_nothing_can_be_late)
 {
-    const sfp__clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
+    const sfp__clock_kind clocks[] = {SFP__CLOCK_OFF, SFP__CLOCK_PAPER, SFP__CLOCK_VIRTUAL};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         sfp__run_options o = clocked("synthetic:60", "2", clocks[i], 100);
         sfp_result r = run_once(&o, "lag", 0, NULL);
-        bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
+        bool late = clocks[i] == SFP__CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
         assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
         check_parts(json, !late, STRINGS("\"lag\": {\"mean\":null, \"max\":null, \"last\":null}"));

@@ -54,7 +54,7 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
     assert_null(sfp__tensor_file_find(st, "c"));
     assert_null(sfp__tensor_file_find(st, ""));
     const sfp__tensor *b = sfp__tensor_file_find(st, "b");
-    assert_int_equal(b->dtype, SFP_DTYPE_F32);
+    assert_int_equal(b->dtype, SFP__DTYPE_F32);
     assert_int_equal(b->ndim, 2);
     assert_true(b->shape[0] == 2 && b->shape[1] == 3 && b->count == 6 && b->bytes == 24);
     assert_int_equal(*(const uint8_t *)b->data, 8);

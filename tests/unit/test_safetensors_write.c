@@ -25,7 +25,7 @@ static int files_in_dir(void)
 static sfp__tensor bytes_tensor(const char *name, int64_t n, const void *data)
 {
     return (sfp__tensor){
-        .name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
+        .name = name, .dtype = SFP__DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
 }
 
 TEST(written_tensors_are_read_back)
@@ -34,9 +34,9 @@ TEST(written_tensors_are_read_back)
     int64_t scalar = -7;
     uint8_t three[3] = {1, 2, 3};
     sfp__tensor tensors[] = {
-        {.name = "w", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2, 3}, .count = 6, .bytes = 24, .data = f},
-        {.name = "step", .dtype = SFP_DTYPE_I64, .ndim = 0, .count = 1, .bytes = 8, .data = &scalar},
-        {.name = "none", .dtype = SFP_DTYPE_F16, .ndim = 2, .shape = {0, 9}, .count = 0, .bytes = 0, .data = NULL},
+        {.name = "w", .dtype = SFP__DTYPE_F32, .ndim = 2, .shape = {2, 3}, .count = 6, .bytes = 24, .data = f},
+        {.name = "step", .dtype = SFP__DTYPE_I64, .ndim = 0, .count = 1, .bytes = 8, .data = &scalar},
+        {.name = "none", .dtype = SFP__DTYPE_F16, .ndim = 2, .shape = {0, 9}, .count = 0, .bytes = 0, .data = NULL},
         bytes_tensor("odd \"name\"\\\n\x01\x7f \xe2\x82\xac", 3, three),
     };
     sfp__meta meta[] = {{"classes", "[\"a\",\"b\"]"}, {"empty", ""}, {"tab\t", "\xc3\xa9"}};
@@ -105,7 +105,7 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
     t.ndim = 9;
     check_refused(&t, 1, NULL, 0, SFP_ELIMIT, "has 9 dimensions");
     t = twice[0];
-    t.dtype = SFP_DTYPE_COUNT;
+    t.dtype = SFP__DTYPE_COUNT;
     check_refused(&t, 1, NULL, 0, SFP_EINVAL, "unknown type");
     const struct {
         sfp__tensor t;

@@ -225,7 +225,7 @@ TEST(every_selector_has_the_documented_properties)
                 seen[out[0][i]] = true;
                 not_finite += round % 2 && out[0][i] < bad;
             }
-            if (want < b && (*s)->needs & ~(unsigned)SFP_NEED_SCORE &&
+            if (want < b && (*s)->needs & ~(unsigned)SFP__NEED_SCORE &&
                 not_finite != (want > b - bad && round % 2 ? want - (b - bad) : 0))
                 fail_msg("%s took %d rows of %d that are not finite, %d of %d samples chosen", (*s)->name, not_finite, bad, want,
                          b);
@@ -268,7 +268,7 @@ TEST(the_table_has_every_selector_once)
         assert_ptr_equal(sfp__selector_find((*s)->name), *s);
         assert_true(strlen((*s)->summary) > 0);
     }
-    assert_true(sfp__selector_find("streamfp")->needs == SFP_NEED_SCORE);
+    assert_true(sfp__selector_find("streamfp")->needs == SFP__NEED_SCORE);
     assert_true(sfp__selector_find("random")->needs == 0);
     sfp__select_options opt = sfp__select_options_defaults();
     assert_true(opt.sigma == 0.5);

@@ -286,7 +286,7 @@ TEST(float_distances_make_nearly_the_same_picks)
  * float. */
 TEST(huge_and_tiny_points_make_the_same_picks)
 {
-    enum { N = SFP_DISTANCE_PRECISE + 26, DIM = 3, COUNT = 20 };
+    enum { N = SFP__DISTANCE_PRECISE + 26, DIM = 3, COUNT = 20 };
     static const float scale[] = {1, 0x1p80f, 0x1p-80f};
     static int id[N], chosen[3][COUNT];
     static float x[N * DIM];
@@ -305,7 +305,7 @@ TEST(huge_and_tiny_points_make_the_same_picks)
         assert_int_equal(m.precise, k > 0);
         m.precise = true; /* also for the first, which the others are compared with */
         const sfp__facility f = {
-            .env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
+            .env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .max_pairs = SFP__FACILITY_PAIRS};
         MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
     }

@@ -32,7 +32,7 @@ TEST(the_ranking_loss_equals_its_definition)
 
 static double loss_of(const sfp__lossnet *net, int n, const float *taps, const float *loss)
 {
-    static float hidden[16 * SFP_LOSSNET_JOINED], predicted[16], grad[16];
+    static float hidden[16 * SFP__LOSSNET_JOINED], predicted[16], grad[16];
     sfp__lossnet_fwd(net, n, taps, hidden, predicted);
     return sfp__lossnet_rank_loss(n, predicted, loss, grad);
 }
@@ -43,13 +43,13 @@ TEST(gradients_equal_central_differences)
     sfp__rng rng = sfp__rng_init(2, 0);
     OWNED_BY(sfp__lossnet_done) sfp__lossnet net = {0};
     MUST(sfp__lossnet_init(&net, D, &rng, NULL));
-    float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
-    static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
+    float *taps = case_rows(&rng, N, SFP__TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
+    static float hidden[N * SFP__LOSSNET_JOINED], predicted[N], grad[N];
     sfp__lossnet_fwd(&net, N, taps, hidden, predicted);
     (void)sfp__lossnet_rank_loss(N, predicted, loss, grad);
     sfp__lossnet_bwd(&net, N, taps, hidden, grad);
     int checked = 0, kinks = 0;
-    for (int k = 0; k < SFP_LOSSNET_PARAMS; k++) {
+    for (int k = 0; k < SFP__LOSSNET_PARAMS; k++) {
         sfp__param *p = &net.param[k];
         for (size_t i = 0; i < (size_t)p->rows * p->width; i += 1 + (size_t)sfp__rng_below(&rng, 7)) {
             float was = p->data[i], step = 1e-2f;
@@ -86,7 +86,7 @@ TEST(it_learns_to_rank_and_chooses_the_highest)
     for (int step = 0; step < 3000; step++) {
         select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
         for (int i = 0; i < B; i++) {
-            loss[i] = c.taps[i * SFP_TAPS * D] + 0.5f * c.taps[i * SFP_TAPS * D + 2 * D];
+            loss[i] = c.taps[i * SFP__TAPS * D] + 0.5f * c.taps[i * SFP__TAPS * D + 2 * D];
             order[i] = i;
         }
         if (step < 2900) {
@@ -105,10 +105,10 @@ TEST(it_learns_to_rank_and_chooses_the_highest)
     assert_true(right > 80);
 
     /* samples that are not finite are neither chosen nor learned from */
-    float bad[B], before[SFP_LOSSNET_JOINED];
+    float bad[B], before[SFP__LOSSNET_JOINED];
     sfp__state_tensor part;
     int parts = s->state_tensors(env.state, 0, &part);
-    assert_int_equal(parts, 4 * SFP_LOSSNET_PARAMS);
+    assert_int_equal(parts, 4 * SFP__LOSSNET_PARAMS);
     for (int i = 0; i < B; i++)
         bad[i] = i ? NAN : 1;
     select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);

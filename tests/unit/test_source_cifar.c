@@ -48,7 +48,7 @@ static void check_image(const sfp_source *s, int64_t i, int number)
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("image %lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
+    assert_int_equal(p.kind, SFP__RAW_IMAGE_RGB);
     assert_int_equal(p.width, 32);
     assert_int_equal(p.height, 32);
     assert_int_equal(p.size, BYTES);

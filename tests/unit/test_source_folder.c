@@ -184,7 +184,7 @@ TEST(many_names_keep_their_numbers)
     assert_int_equal(sfp__names_find(&t, "n", 1), -1);
     assert_int_equal(sfp__names_add(&t, "", 0, &id, &err), SFP_EFORMAT);
     assert_int_equal(sfp__names_add(&t, "a\0b", 3, &id, &err), SFP_EFORMAT);
-    for (int i = 5000; i < SFP_CLASSES_MAX; i++) {
+    for (int i = 5000; i < SFP__CLASSES_MAX; i++) {
         (void)snprintf(name, sizeof name, "m%d", i);
         MUST(sfp__names_add(&t, name, strlen(name), &id, &err));
     }

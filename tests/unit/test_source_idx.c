@@ -67,7 +67,7 @@ static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     MUST(sfp__source_load(s, i, &p, &err));
-    assert_int_equal(p.kind, SFP_RAW_IMAGE_GREY);
+    assert_int_equal(p.kind, SFP__RAW_IMAGE_GREY);
     assert_int_equal(p.width, 3);
     assert_int_equal(p.height, 2);
     assert_int_equal(p.size, 6);

@@ -79,7 +79,7 @@ static void read_item(sfp_source *s, int label, const char *key, bool has_image)
     assert_false(origin.stored || origin.urgent);
     assert_int_equal(p.bytes != NULL, has_image);
     if (has_image)
-        assert_true(p.kind == SFP_RAW_IMAGE_RGB && p.width == 2 && p.size == 12);
+        assert_true(p.kind == SFP__RAW_IMAGE_RGB && p.width == 2 && p.size == 12);
     sfp__raw_image_done(&p);
 }
 

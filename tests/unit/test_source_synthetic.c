@@ -15,7 +15,7 @@ static sfp__raw_image image_of(const sfp_source *s, int64_t i)
     sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("%lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
+    assert_int_equal(p.kind, SFP__RAW_IMAGE_RGB);
     assert_int_equal(p.width, 64);
     assert_int_equal(p.height, 64);
     assert_int_equal(p.size, 64 * 64 * 3);
@@ -234,7 +234,7 @@ TEST(any_size_is_drawn_within_its_bytes)
         sfp__scene scene;
         uint8_t *rgb = kept_malloc((size_t)(size * size * 3)); /* allocated with its exact size */
         assert_non_null(rgb);
-        for (int shape = 0; shape < SFP_SHAPES; shape++) {
+        for (int shape = 0; shape < SFP__SHAPES; shape++) {
             sfp__scene_make(shape, shape, 1, 1e9, 2, (uint64_t)shape, &scene);
             sfp__scene_draw(&scene, size, rgb);
         }

@@ -142,7 +142,7 @@ TEST(a_step_has_momentum_and_stays_in_range)
     float un[5], xn[5], preview[5];
     const sfp__ssd_channel c = {.low = -2, .high = 1.5f, .rate = 0.01f};
     sfp__ssd_step(5, &c, g, u, x, un, xn);
-    assert_true(un[0] == SFP_SSD_MOMENTUM * 2 + 1 && xn[0] == -0.01f * un[0]);
+    assert_true(un[0] == SFP__SSD_MOMENTUM * 2 + 1 && xn[0] == -0.01f * un[0]);
     assert_true(un[1] == -1 && xn[1] == 0.01f);
     assert_true(xn[2] == -2 && xn[3] == 1.5f);
     assert_true(xn[4] == -2); /* NaN becomes the minimum */

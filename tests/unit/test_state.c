@@ -119,11 +119,11 @@ TEST(mismatches_are_reported_and_change_nothing)
     MUST(sfp__learner_save(a, in_directory("s"), &err));
     float values[7 * 32] = {0};
     sfp__tensor t = {
-        .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
+        .name = "prompt.e_k_1", .dtype = SFP__DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
     save_changed("prompt.e_k_1", &t, NULL, NULL);
     refused(b, SFP_ESHAPE, "tensor 'prompt.e_k_1' is (6, 32), expected (7, 32)");
     t = (sfp__tensor){
-        .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
+        .name = "prompt.e_k_1", .dtype = SFP__DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
     values[9] = NAN;
     save_changed("prompt.e_k_1", &t, NULL, NULL);
     refused(b, SFP_EFORMAT, "tensor 'prompt.e_k_1' has nan as element 9");
@@ -134,7 +134,7 @@ TEST(mismatches_are_reported_and_change_nothing)
     save_changed("prompt.e_k_1", &t, NULL, NULL);
     refused(b, SFP_ENOTFOUND, "tensor 'prompt.e_k_1' is missing");
     t = (sfp__tensor){
-        .name = "last.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
+        .name = "last.weight", .dtype = SFP__DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
     save_changed("last.weight", &t, NULL, NULL);
     refused(b, SFP_EINVAL, "number of classes is 7, expected 6");
     const struct {

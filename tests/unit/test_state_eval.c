@@ -83,8 +83,8 @@ TEST(a_state_gives_the_numbers_of_its_run)
     sfp__run_options o = run_options("5");
     check_run(o, "linear");
     o = run_options("2");
-    o.learner.fp.prefix = SFP_PREFIX_RAW;
-    o.learner.resize = SFP_RESIZE_CROP;
+    o.learner.fp.prefix = SFP__PREFIX_RAW;
+    o.learner.resize = SFP__RESIZE_CROP;
     check_run(o, "raw");
     o = run_options("5");
     o.order = 7; /* labels in an order that the dataset does not have */

@@ -56,7 +56,7 @@ TEST(values_of_a_cell_exclude_nan_and_get_a_verdict)
 
 TEST(two_runs_have_no_interval_for_people)
 {
-    static const sfp__table_format formats[] = {SFP_TABLE_TEXT, SFP_TABLE_MARKDOWN, SFP_TABLE_LATEX, SFP_TABLE_HTML};
+    static const sfp__table_format formats[] = {SFP__TABLE_TEXT, SFP__TABLE_MARKDOWN, SFP__TABLE_LATEX, SFP__TABLE_HTML};
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
     OWNED_BY(sfp__text_done) sfp__text csv = {0};
     MUST(sfp__table_create(1, 1, &t, NULL));
@@ -70,7 +70,7 @@ TEST(two_runs_have_no_interval_for_people)
         assert_non_null(strstr(out.s, "Means of two runs have no interval."));
         assert_true(!strstr(out.s, "3.18") && !strstr(out.s, "Student"));
     }
-    sfp__table_write(t, SFP_TABLE_CSV, &csv);
+    sfp__table_write(t, SFP__TABLE_CSV, &csv);
     assert_non_null(strstr(csv.s, "one,0.5,3.176551184,2\n"));
 }
 
@@ -89,7 +89,7 @@ TEST(the_best_of_a_column_is_marked)
 TEST(text_aligns_columns_below_their_groups)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
-    assert_string_equal(written(t, SFP_TABLE_TEXT),
+    assert_string_equal(written(t, SFP__TABLE_TEXT),
                         "Accuracy at two rates\n\n"
                         "          rate 100                                    rate 400\n"
                         "method                                  Acc  Runtime    Acc  Runtime\n"
@@ -105,19 +105,19 @@ TEST(text_that_is_too_wide_is_split_between_groups)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
     t->width = 62; /* three columns would fit */
-    const char *text = written(t, SFP_TABLE_TEXT), *second = strstr(text, "\n\n          rate 400\n");
+    const char *text = written(t, SFP__TABLE_TEXT), *second = strstr(text, "\n\n          rate 400\n");
     assert_non_null(second);
     assert_non_null(strstr(text, "          rate 100\nmethod"));
     assert_non_null(strstr(second, "method      Acc  Runtime\n------------------------\nstreamfp  50.00        -\n"));
     t->width = 1; /* one column per part */
-    text = written(t, SFP_TABLE_TEXT);
+    text = written(t, SFP__TABLE_TEXT);
     assert_non_null(strstr(text, "method    Runtime\n"));
 }
 
 TEST(markdown_escapes_pipes)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
-    const char *text = written(t, SFP_TABLE_MARKDOWN);
+    const char *text = written(t, SFP__TABLE_MARKDOWN);
     assert_non_null(strstr(text, "**Accuracy at two rates**\n\n| method | rate 100: Acc | rate 100: Runtime | rate 400: Acc |"));
     assert_non_null(strstr(text, "|\n|---|---:|---:|---:|---:|\n| streamfp | 73.00 " PM " 8.96 (75.00 " PM " 0.50, same) | "));
     assert_non_null(strstr(text, "| a\\|b\\_% | **80.00** (75.00, above) | 20.0 | - | - |\n\nThree seeds. "));
@@ -127,7 +127,7 @@ TEST(csv_has_all_digits_and_quotes)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
     MUST(sfp__table_set_text(&t->row_name[1], "say \"a, b\"", &err));
-    assert_string_equal(written(t, SFP_TABLE_CSV),
+    assert_string_equal(written(t, SFP__TABLE_CSV),
                         "method,rate 100: Acc,rate 100: Acc half,rate 100: Acc n,rate 100: Acc paper,rate 100: Acc paper_pm,"
                         "rate 100: Acc verdict,rate 100: Runtime,rate 100: Runtime half,rate 100: Runtime n,rate 400: Acc,"
                         "rate 400: Acc half,rate 400: Acc n,rate 400: Runtime,rate 400: Runtime half,rate 400: Runtime n\n"
@@ -140,7 +140,7 @@ TEST(latex_is_a_booktabs_table)
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
     MUST(sfp__table_set_text(&t->label, "tab:rates", &err));
     MUST(sfp__table_set_text(&t->row_name[0], "\\x{~^} #1 --lr $5 & <c>", &err));
-    const char *text = written(t, SFP_TABLE_LATEX);
+    const char *text = written(t, SFP__TABLE_LATEX);
     static const char *const parts[] = {
         "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n\\caption{Accuracy at two rates. Three seeds. $\\pm$: half",
         "95\\,\\% Student-t",
@@ -160,7 +160,7 @@ TEST(a_wide_latex_table_is_scaled)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
     MUST(sfp__table_create(1, 9, &t, &err));
-    const char *text = written(t, SFP_TABLE_LATEX);
+    const char *text = written(t, SFP__TABLE_LATEX);
     assert_non_null(strstr(text, "and \\usepackage{graphicx}"));
     assert_non_null(strstr(text, "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}"));
     assert_non_null(strstr(text, "\\end{tabular}}\n"));
@@ -170,7 +170,7 @@ TEST(html_escapes_names)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
     MUST(sfp__table_set_text(&t->row_name[0], "<script>", &err));
-    const char *text = written(t, SFP_TABLE_HTML);
+    const char *text = written(t, SFP__TABLE_HTML);
     assert_null(strstr(text, "<script>"));
     assert_non_null(strstr(text, "<th colspan=\"2\">rate 100</th><th colspan=\"2\">rate 400</th>"));
     assert_non_null(strstr(text, "<tr><th>&lt;script&gt;</th><td>73.00 <small>&plusmn; 8.96</small><div>(75.00"));
@@ -181,11 +181,11 @@ TEST(control_characters_do_not_reach_the_output)
     OWNED_PTR(sfp__table_free) sfp__table *t = example();
     MUST(sfp__table_set_text(&t->row_name[0], "a\033[31m\n\xff", &err));
     MUST(sfp__table_set_text(&t->column_name[0], "b\rc", &err));
-    for (int f = SFP_TABLE_TEXT; f <= SFP_TABLE_HTML; f++) {
+    for (int f = SFP__TABLE_TEXT; f <= SFP__TABLE_HTML; f++) {
         const char *text = written(t, (sfp__table_format)f);
         assert_true(!strchr(text, '\033') && !strchr(text, '\r') && !strchr(text, '\xff'));
     }
-    assert_non_null(strstr(written(t, SFP_TABLE_CSV), "\na?[31m??,0.73,"));
+    assert_non_null(strstr(written(t, SFP__TABLE_CSV), "\na?[31m??,0.73,"));
 }
 
 static sfp_status create_and_write(sfp_error *alloc_err)
@@ -194,7 +194,7 @@ static sfp_status create_and_write(sfp_error *alloc_err)
     OWNED_BY(sfp__text_done) sfp__text out = {0};
     TRY(sfp__table_create(3, 2, &t, alloc_err));
     TRY(sfp__table_set_text(&t->row_name[2], "name", alloc_err));
-    for (int f = SFP_TABLE_TEXT; f <= SFP_TABLE_HTML; f++)
+    for (int f = SFP__TABLE_TEXT; f <= SFP__TABLE_HTML; f++)
         sfp__table_write(t, (sfp__table_format)f, &out);
     return out.failed ? sfp__fail_nomem(alloc_err) : SFP_OK;
 }

@@ -227,12 +227,12 @@ TEST(within_class_puts_one_class_after_the_other)
     static const char *const specs[] = {"2", "domain", "free"};
     for (int k = 0; k < 3; k++) {
         s.base.keeps_order = false;
-        sfp__tasks a = split_within(&s, specs[k], SFP_WITHIN_CLASS, 1), b = split_within(&s, specs[k], SFP_WITHIN_CLASS, 2);
+        sfp__tasks a = split_within(&s, specs[k], SFP__WITHIN_CLASS, 1), b = split_within(&s, specs[k], SFP__WITHIN_CLASS, 2);
         check_class_major(&s, &a, false);
         check_class_major(&s, &b, false);
         assert_memory_not_equal(a.task[0].sample, b.task[0].sample, (size_t)a.task[0].count * sizeof *a.task[0].sample);
         s.base.keeps_order = true; /* a video keeps its frames in order */
-        sfp__tasks c = split_within(&s, specs[k], SFP_WITHIN_CLASS, 1);
+        sfp__tasks c = split_within(&s, specs[k], SFP__WITHIN_CLASS, 1);
         check_class_major(&s, &c, true);
     }
 }
@@ -241,15 +241,15 @@ TEST(within_shuffle_and_given_replace_the_default_of_the_source)
 {
     list_source s = make(make_records(600, 10), 600, 10, 3);
     size_t bytes = 300 * sizeof(int64_t);
-    sfp__tasks shuffled = split_within(&s, "2", SFP_WITHIN_DEFAULT, 1), given = split_within(&s, "2", SFP_WITHIN_GIVEN, 1);
+    sfp__tasks shuffled = split_within(&s, "2", SFP__WITHIN_DEFAULT, 1), given = split_within(&s, "2", SFP__WITHIN_GIVEN, 1);
     assert_false(shuffled.in_source_order);
     assert_true(given.in_source_order);
     for (int i = 1; i < 300; i++)
         assert_true(given.task[1].sample[i - 1] < given.task[1].sample[i]);
     s.base.keeps_order = true;
-    assert_memory_equal(split_within(&s, "2", SFP_WITHIN_SHUFFLE, 1).task[1].sample, shuffled.task[1].sample, bytes);
-    assert_memory_equal(split_within(&s, "2", SFP_WITHIN_DEFAULT, 1).task[1].sample, given.task[1].sample, bytes);
-    assert_true(split_within(&s, "2", SFP_WITHIN_DEFAULT, 1).in_source_order);
+    assert_memory_equal(split_within(&s, "2", SFP__WITHIN_SHUFFLE, 1).task[1].sample, shuffled.task[1].sample, bytes);
+    assert_memory_equal(split_within(&s, "2", SFP__WITHIN_DEFAULT, 1).task[1].sample, given.task[1].sample, bytes);
+    assert_true(split_within(&s, "2", SFP__WITHIN_DEFAULT, 1).in_source_order);
 }
 
 TEST(domains_follow_the_given_order)

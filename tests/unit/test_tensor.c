@@ -92,10 +92,10 @@ TEST(floats_are_rounded_to_the_nearest_even)
     }
 }
 
-#define TENSOR(type, n, ptr)                                                         \
-    {                                                                                \
-        .name = "t", .dtype = SFP_DTYPE_##type, .ndim = 1, .shape = {n}, .count = n, \
-        .bytes = (n)*sfp__dtype_size(SFP_DTYPE_##type), .data = ptr                  \
+#define TENSOR(type, n, ptr)                                                          \
+    {                                                                                 \
+        .name = "t", .dtype = SFP__DTYPE_##type, .ndim = 1, .shape = {n}, .count = n, \
+        .bytes = (n)*sfp__dtype_size(SFP__DTYPE_##type), .data = ptr                  \
     }
 
 TEST(all_types_convert_to_float_from_unaligned_bytes)
@@ -111,13 +111,13 @@ TEST(all_types_convert_to_float_from_unaligned_bytes)
         const void *from;
         float want[3];
     } cases[] = {
-        {SFP_DTYPE_F64, f64, {1.5f, -INFINITY, 0.1f}},
-        {SFP_DTYPE_F32, f32, {1.5f, -INFINITY, 0.25f}},
-        {SFP_DTYPE_F16, f16, {1.5f, -INFINITY, 0.25f}},
-        {SFP_DTYPE_BF16, bf16, {1.5f, -INFINITY, 0.25f}},
-        {SFP_DTYPE_I64, i64, {1, -5, 1 << 20}},
-        {SFP_DTYPE_I32, i32, {1, -5, 1 << 20}},
-        {SFP_DTYPE_U8, u8, {0, 7, 255}},
+        {SFP__DTYPE_F64, f64, {1.5f, -INFINITY, 0.1f}},
+        {SFP__DTYPE_F32, f32, {1.5f, -INFINITY, 0.25f}},
+        {SFP__DTYPE_F16, f16, {1.5f, -INFINITY, 0.25f}},
+        {SFP__DTYPE_BF16, bf16, {1.5f, -INFINITY, 0.25f}},
+        {SFP__DTYPE_I64, i64, {1, -5, 1 << 20}},
+        {SFP__DTYPE_I32, i32, {1, -5, 1 << 20}},
+        {SFP__DTYPE_U8, u8, {0, 7, 255}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t odd[64];
@@ -152,7 +152,7 @@ TEST(integers_convert_and_reals_are_refused)
 
 TEST(shapes_are_written_as_python_does)
 {
-    char buf[SFP_SHAPE_MAX], tiny[6];
+    char buf[SFP__SHAPE_MAX], tiny[6];
     int64_t shape[8] = {2304, 768, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
     assert_string_equal(sfp__shape_text(shape, 0, buf, sizeof buf), "()");
     assert_string_equal(sfp__shape_text(shape, 1, buf, sizeof buf), "(2304,)");
@@ -165,19 +165,19 @@ TEST(shapes_are_written_as_python_does)
 TEST(overflow_of_a_shape_product_is_detected)
 {
     size_t count = 9, bytes = 9;
-    assert_true(sfp__shape_count((int64_t[]){2, 3}, 2, SFP_DTYPE_F32, &count, &bytes));
+    assert_true(sfp__shape_count((int64_t[]){2, 3}, 2, SFP__DTYPE_F32, &count, &bytes));
     assert_true(count == 6 && bytes == 24);
-    assert_true(sfp__shape_count(NULL, 0, SFP_DTYPE_F64, &count, &bytes));
+    assert_true(sfp__shape_count(NULL, 0, SFP__DTYPE_F64, &count, &bytes));
     assert_true(count == 1 && bytes == 8);
-    assert_false(sfp__shape_count((int64_t[]){INT64_MAX, 3}, 2, SFP_DTYPE_U8, &count, &bytes));
-    assert_false(sfp__shape_count((int64_t[]){INT64_MAX}, 1, SFP_DTYPE_F32, &count, &bytes));
-    assert_false(sfp__shape_count((int64_t[]){-1}, 1, SFP_DTYPE_F32, &count, &bytes));
+    assert_false(sfp__shape_count((int64_t[]){INT64_MAX, 3}, 2, SFP__DTYPE_U8, &count, &bytes));
+    assert_false(sfp__shape_count((int64_t[]){INT64_MAX}, 1, SFP__DTYPE_F32, &count, &bytes));
+    assert_false(sfp__shape_count((int64_t[]){-1}, 1, SFP__DTYPE_F32, &count, &bytes));
     assert_true(count == 1 && bytes == 8);
 }
 
 TEST(a_wrong_shape_is_named_with_the_right_one)
 {
-    sfp__tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
+    sfp__tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP__DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
     MUST(sfp__tensor_expect("w", &t, (int64_t[]){2304, 512}, 2, &err));
     REFUSED_EXACTLY(sfp__tensor_expect("weights.safetensors", &t, (int64_t[]){2304, 768}, 2, &err), SFP_ESHAPE,
                     "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");

@@ -109,7 +109,7 @@ static sfp_status open_copy(made file, sfp__tensor_file **f)
 static void check_values(const sfp__tensor_file *f, const char *name, const char *shape, const float *want)
 {
     const sfp__tensor *t = NULL;
-    char found[SFP_SHAPE_MAX];
+    char found[SFP__SHAPE_MAX];
     float x[16];
     MUST(sfp__tensor_file_need(f, name, &t, &err));
     assert_string_equal(sfp__shape_text(t->shape, t->ndim, found, sizeof found), shape);

@@ -24,18 +24,18 @@ TEST(a_step_consumes_a_character_or_a_bad_byte)
                  {"\xc3\xa9x", 2, 0xe9},
                  {"\xe2\x82\xac", 3, 0x20ac},
                  {"\xf0\x9f\x98\x80", 4, 0x1f600},
-                 {"\xff", 1, SFP_UTF8_BAD},
-                 {"\xc3", 1, SFP_UTF8_BAD},
-                 {"\xc0\xaf", 1, SFP_UTF8_BAD},
-                 {"\xe0\x80\xaf", 1, SFP_UTF8_BAD},
-                 {"\xed\xa0\x80", 1, SFP_UTF8_BAD},
-                 {"\xf4\x90\x80\x80", 1, SFP_UTF8_BAD},
-                 {"\xe2\x28\xa1", 1, SFP_UTF8_BAD}};
+                 {"\xff", 1, SFP__UTF8_BAD},
+                 {"\xc3", 1, SFP__UTF8_BAD},
+                 {"\xc0\xaf", 1, SFP__UTF8_BAD},
+                 {"\xe0\x80\xaf", 1, SFP__UTF8_BAD},
+                 {"\xed\xa0\x80", 1, SFP__UTF8_BAD},
+                 {"\xf4\x90\x80\x80", 1, SFP__UTF8_BAD},
+                 {"\xe2\x28\xa1", 1, SFP__UTF8_BAD}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         uint32_t code = 0;
         assert_int_equal(sfp__utf8_next(steps[i].s, &code), steps[i].bytes);
         assert_int_equal(code, steps[i].code);
-        assert_int_equal(sfp__utf8_valid(steps[i].s), steps[i].code != SFP_UTF8_BAD);
+        assert_int_equal(sfp__utf8_valid(steps[i].s), steps[i].code != SFP__UTF8_BAD);
     }
     assert_true(sfp__utf8_valid(""));
     assert_false(sfp__utf8_valid("a\x80"));
@@ -131,7 +131,7 @@ TEST(lines_are_numbered_and_stripped)
 
 TEST(a_line_with_a_zero_byte_or_without_end_is_refused)
 {
-    static char bytes[SFP_LINE_MAX + 8];
+    static char bytes[SFP__LINE_MAX + 8];
     for (int i = 0; i < 2; i++) {
         OWNED_BY(sfp__lines_done) sfp__lines l = {0};
         char *line;
@@ -198,16 +198,16 @@ static bool equals(const sfp__json_value *v, const json_t *w)
         same = same && strcmp(own->key, key) == 0 && sfp__json_get(v, key) == own && equals(own, member);
     }
     if (json_is_string(w))
-        return v->type == SFP_JSON_STRING && v->count == json_string_length(w) && strcmp(v->text, json_string_value(w)) == 0;
+        return v->type == SFP__JSON_STRING && v->count == json_string_length(w) && strcmp(v->text, json_string_value(w)) == 0;
     if (json_is_integer(w))
-        return sfp__json_is(v, SFP_JSON_INTEGER) && v->integer == json_integer_value(w);
+        return sfp__json_is(v, SFP__JSON_INTEGER) && v->integer == json_integer_value(w);
     if (json_is_real(w))
-        return sfp__json_is(v, SFP_JSON_REAL) && v->real == json_real_value(w);
-    return same && v->type == (json_is_object(w)  ? SFP_JSON_OBJECT
-                               : json_is_array(w) ? SFP_JSON_ARRAY
-                               : json_is_true(w)  ? SFP_JSON_TRUE
-                               : json_is_false(w) ? SFP_JSON_FALSE
-                                                  : SFP_JSON_NULL);
+        return sfp__json_is(v, SFP__JSON_REAL) && v->real == json_real_value(w);
+    return same && v->type == (json_is_object(w)  ? SFP__JSON_OBJECT
+                               : json_is_array(w) ? SFP__JSON_ARRAY
+                               : json_is_true(w)  ? SFP__JSON_TRUE
+                               : json_is_false(w) ? SFP__JSON_FALSE
+                                                  : SFP__JSON_NULL);
 }
 
 /* Texts, and each with one byte replaced, removed or cut off: jansson reads the same values, and refuses the same texts. */
@@ -282,10 +282,10 @@ TEST(sha512_has_the_published_sums)
                                         "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqr"
                                         "lmnopqrsmnopqrstnopqrstu"};
     for (int k = 0; k < 3; k++) {
-        uint8_t sum[SFP_SHA512_BYTES];
-        char text[2 * SFP_SHA512_BYTES + 1];
+        uint8_t sum[SFP__SHA512_BYTES];
+        char text[2 * SFP__SHA512_BYTES + 1];
         sfp__sha512(texts[k], strlen(texts[k]), sum);
-        for (size_t i = 0; i < SFP_SHA512_BYTES; i++)
+        for (size_t i = 0; i < SFP__SHA512_BYTES; i++)
             (void)snprintf(text + 2 * i, 3, "%02x", sum[i]);
         assert_string_equal(text, sums[k]);
     }
@@ -302,7 +302,7 @@ static const char *class_name(const void *ctx, int label)
 TEST(tasks_of_classes_have_the_names_of_their_classes)
 {
     const char *const names[] = {"obj3", "obj1", "cup", "\xd1\x81\xd1\x82\xd1\x83\xd0\xbb", "fork"};
-    char buf[SFP_TITLE_SIZE];
+    char buf[SFP__TITLE_SIZE];
     CHECK_TITLE("classes 0-1", 22, "obj3, obj1");
     CHECK_TITLE("class 2", 22, "cup");
     CHECK_TITLE("classes 0-4", 100, "obj3, obj1, cup, \xd1\x81\xd1\x82\xd1\x83\xd0\xbb, fork");
@@ -320,7 +320,7 @@ TEST(tasks_of_classes_have_the_names_of_their_classes)
 TEST(tasks_of_unnamed_classes_keep_their_numbers)
 {
     const char *const names[] = {"0", "1", "3", "2", ""};
-    char buf[SFP_TITLE_SIZE];
+    char buf[SFP__TITLE_SIZE];
     CHECK_TITLE("classes 0-1", 22, "classes 0-1");
     CHECK_TITLE("classes 2-3", 22, "3, 2"); /* another order */
     CHECK_TITLE("classes 3-4", 22, "classes 3-4");
@@ -328,9 +328,9 @@ TEST(tasks_of_unnamed_classes_keep_their_numbers)
 
 TEST(long_names_of_classes_are_cut)
 {
-    char buf[SFP_TITLE_SIZE], name[300];
+    char buf[SFP__TITLE_SIZE], name[300];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     const char *const names[] = {name, name, name, name, name};
-    assert_int_equal(strlen(sfp__task_title("classes 0-4", 1000, class_name, names, buf)), SFP_TITLE_SIZE - 1);
+    assert_int_equal(strlen(sfp__task_title("classes 0-4", 1000, class_name, names, buf)), SFP__TITLE_SIZE - 1);
 }

@@ -35,20 +35,20 @@ typedef struct shape {
 /* clang-format off */
 static const shape shapes[] = {
     /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                task c r masked uneven steps kind */
-    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, 0, 4, 0, false, false, 1, SFP_FP_CODA},
-    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, 0, 3, 2, false, false, 3, SFP_FP_CODA},
-    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, 1, 3, 2, false, false, 2, SFP_FP_CODA},
-    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, 1, 3, 0, true, false, 2, SFP_FP_CODA},
-    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, 2, 4, 0, true, false, 1, SFP_FP_CODA},
-    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, 1, 3, 3, false, true, 2, SFP_FP_CODA},
-    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP_FP_CODA},
-    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, 1, 3, 2, false, false, 2, SFP_FP_CODA},
-    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, 0, 2, 1, false, true, 1, SFP_FP_CODA},
-    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, 1, 4, 5, false, true, 1, SFP_FP_CODA},
-    {"l2p, attuned, task 1",         16, 32, 2, 3, 9, 2, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP_FP_L2P},
-    {"l2p of three, raw, penalty",   16, 40, 4, 3, 3, 1, 4, 0, 0, false, false, 3, 0.1f, SFP_PREFIX_RAW, 0, 4, 0, true, false, 1, SFP_FP_L2P},
-    {"dualprompt, task 2",           16, 32, 2, 4, 50, 3, 4, 0, 3, false, false, 3, 0, SFP_PREFIX_PROJECTED, 2, 3, 4, false, true, 1, SFP_FP_DUALPROMPT},
-    {"dualprompt, attuned, penalty", 16, 32, 4, 4, 50, 3, 4, 1, 3, true, true, 3, 0.1f, SFP_PREFIX_PROJECTED, 1, 3, 3, false, false, 2, SFP_FP_DUALPROMPT},
+    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP__PREFIX_PROJECTED, 0, 4, 0, false, false, 1, SFP__FP_CODA},
+    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP__PREFIX_PROJECTED, 0, 3, 2, false, false, 3, SFP__FP_CODA},
+    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP__PREFIX_PROJECTED, 1, 3, 2, false, false, 2, SFP__FP_CODA},
+    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP__PREFIX_PROJECTED, 1, 3, 0, true, false, 2, SFP__FP_CODA},
+    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP__PREFIX_PROJECTED, 2, 4, 0, true, false, 1, SFP__FP_CODA},
+    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP__PREFIX_PROJECTED, 1, 3, 3, false, true, 2, SFP__FP_CODA},
+    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP__PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP__FP_CODA},
+    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP__PREFIX_RAW, 1, 3, 2, false, false, 2, SFP__FP_CODA},
+    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP__PREFIX_RAW, 0, 2, 1, false, true, 1, SFP__FP_CODA},
+    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP__PREFIX_PROJECTED, 1, 4, 5, false, true, 1, SFP__FP_CODA},
+    {"l2p, attuned, task 1",         16, 32, 2, 3, 9, 2, 4, 0, 2, true, false, 3, 0, SFP__PREFIX_PROJECTED, 1, 3, 2, false, true, 2, SFP__FP_L2P},
+    {"l2p of three, raw, penalty",   16, 40, 4, 3, 3, 1, 4, 0, 0, false, false, 3, 0.1f, SFP__PREFIX_RAW, 0, 4, 0, true, false, 1, SFP__FP_L2P},
+    {"dualprompt, task 2",           16, 32, 2, 4, 50, 3, 4, 0, 3, false, false, 3, 0, SFP__PREFIX_PROJECTED, 2, 3, 4, false, true, 1, SFP__FP_DUALPROMPT},
+    {"dualprompt, attuned, penalty", 16, 32, 4, 4, 50, 3, 4, 1, 3, true, true, 3, 0.1f, SFP__PREFIX_PROJECTED, 1, 3, 3, false, false, 2, SFP__FP_DUALPROMPT},
 };
 /* clang-format on */
 
@@ -228,7 +228,7 @@ static void check_rows(const fixture *f, const sfp__param *p)
         for (size_t k = 0; k < p->width; k++)
             any = any || p->grad[(size_t)r * p->width + k] != 0;
         bool learns = r >= p->lo && r < p->hi;
-        if (f->s->kind == SFP_FP_CODA ? any != learns : any && !learns)
+        if (f->s->kind == SFP__FP_CODA ? any != learns : any && !learns)
             fail_msg("%s: %s: row %d of [%d, %d) %s a gradient", f->s->name, p->name, r, p->lo, p->hi, any ? "has" : "has not");
     }
 }
@@ -285,16 +285,16 @@ TEST(gradients_equal_central_differences)
         OWNED_PTR(tear_down) fixture *f = set_up(&shapes[i], 700 + i);
 
         reach_task(f);
-        bool l2p = f->s->kind == SFP_FP_L2P; /* all are trained */
-        int each = f->s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f->s->pool : f->s->pool / f->s->tasks;
+        bool l2p = f->s->kind == SFP__FP_L2P; /* all are trained */
+        int each = f->s->kind == SFP__FP_DUALPROMPT ? 1 : l2p ? f->s->pool : f->s->pool / f->s->tasks;
         assert_int_equal(f->fp->frozen_end, l2p ? 0 : f->s->task * each);
         assert_int_equal(f->fp->active_end, l2p ? each : (f->s->task + 1) * each);
         for (int k = 0; k < f->s->steps; k++) {
             (void)take_gradients(f);
             int count;
             sfp__param **params = sfp__fp_params(f->fp, &count);
-            static const int dropped[] = {[SFP_FP_CODA] = 0, [SFP_FP_L2P] = 1, [SFP_FP_DUALPROMPT] = 1}; /* A */
-            int general = f->s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                       /* without K */
+            static const int dropped[] = {[SFP__FP_CODA] = 0, [SFP__FP_L2P] = 1, [SFP__FP_DUALPROMPT] = 1}; /* A */
+            int general = f->s->kind == SFP__FP_DUALPROMPT ? 2 : 0;                                         /* without K */
             assert_int_equal(count, (3 - dropped[f->s->kind]) * f->o.layers - general + (f->s->attune ? 4 : 2));
             for (int p = 0; p < count; p++) {
                 if (p < count - (f->s->attune ? 4 : 2))

@@ -62,7 +62,7 @@ static int oracle_open(const oracle *o, int l)
 /* Returns the number of components in a prefix. */
 static int oracle_parts(const oracle *o)
 {
-    return o->fp.kind != SFP_FP_L2P ? 1 : o->fp.pool < ORACLE_PARTS ? o->fp.pool : ORACLE_PARTS;
+    return o->fp.kind != SFP__FP_L2P ? 1 : o->fp.pool < ORACLE_PARTS ? o->fp.pool : ORACLE_PARTS;
 }
 
 /* Computes docs/method.md, section 3 for one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
@@ -159,7 +159,7 @@ static void oracle_project(const oracle *o, int l, int rows, double *e)
     int D = o->vit.c.dim;
     const vit_oracle_block *b = &o->vit.blocks[o->fp.first_layer + l];
     double *y = doubles((size_t)D);
-    for (int r = 0; r < rows && o->fp.prefix == SFP_PREFIX_RAW; r++) {
+    for (int r = 0; r < rows && o->fp.prefix == SFP__PREFIX_RAW; r++) {
         int part = r < rows / 2 ? 1 : 2;
         oracle_linear(D, D, b->qkv_w + part * D * D, b->qkv_b + part * D, e + r * D, y);
         memcpy(e + r * D, y, (size_t)D * sizeof *y);
@@ -228,7 +228,7 @@ static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const do
     if (at < 0 || l > o->fp.last_layer)
         return 0;
     double *q = oracle_query(o, image->sample);
-    if (o->fp.kind == SFP_FP_CODA)
+    if (o->fp.kind == SFP__FP_CODA)
         oracle_compose(o, at, q, image->prefix);
     else
         oracle_concatenate(o, at, image->sample, q, image->prefix);
@@ -287,7 +287,7 @@ static UNUSED double oracle_head_loss(const oracle *o)
         loss += o->k[l] < 0 ? 0 : oracle_ortho(mu, o->open, D, oracle_k(o, l));
         loss += o->a[l] < 0 ? 0 : oracle_ortho(mu, o->open, D, oracle_a(o, l));
     }
-    return loss + (o->fp.kind == SFP_FP_CODA ? 0 : oracle_key_loss(o));
+    return loss + (o->fp.kind == SFP__FP_CODA ? 0 : oracle_key_loss(o));
 }
 
 static UNUSED double oracle_loss(oracle *o)
@@ -333,12 +333,12 @@ static UNUSED void oracle_init(oracle *o, const sfp__vit *vit, sfp__fp *fp)
     *o = (oracle){.vit = {.c = *c}, .fp = fp->opt};
     o->layers = o->fp.last_layer - o->fp.first_layer + 1;
 #define COPY(field, name, ndim, ...) o->vit.field = to_doubles(w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
-    SFP_VIT_GLOBAL_LIST(COPY)
+    SFP__VIT_GLOBAL_LIST(COPY)
 #undef COPY
     for (int l = 0; l < c->depth; l++) {
 #define COPY(field, name, ndim, ...) \
     o->vit.blocks[l].field = to_doubles(w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
-        SFP_VIT_BLOCK_LIST(COPY)
+        SFP__VIT_BLOCK_LIST(COPY)
 #undef COPY
     }
     oracle_take(o, fp);

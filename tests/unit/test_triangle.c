@@ -85,7 +85,7 @@ static void check_all(int n, int threads)
         }
     double *got = kept_malloc((size_t)n * (size_t)columns * sizeof *got);
     for (int i = 0; i < n; i++) /* the diagonal blocks are whole */
-        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < i; j++)
+        for (int j = i / SFP__TRIANGLE_BLOCK * SFP__TRIANGLE_BLOCK; j < i; j++)
             sfp__triangle_row(t, n, i)[j] = dense[i * n + j];
     sfp__triangle_multiply(n, t, columns, b, got);
     for (int i = 0; i < n; i++)
@@ -123,7 +123,7 @@ static void check_all(int n, int threads)
         }
         near(square, want, 1e-9, "half of a solve", n);
     }
-    double *inverse = kept_malloc(count * sizeof *inverse), *work = kept_malloc((size_t)n * SFP_TRIANGLE_BLOCK * sizeof *work);
+    double *inverse = kept_malloc(count * sizeof *inverse), *work = kept_malloc((size_t)n * SFP__TRIANGLE_BLOCK * sizeof *work);
     sfp__triangle_invert(n, t, inverse, work, pool);
     sfp__triangle_multiply(n, inverse, columns, b, got);
     for (int i = 0; i < n * columns; i++)

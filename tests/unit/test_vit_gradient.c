@@ -17,9 +17,9 @@ enum { B = 3, MAX_TENSORS = 10 + 12 * 8, MAX_DEPTH = 4, MAX_ROWS = 5 };
 typedef struct oracle {
     vit_oracle vit;
     int rows[MAX_DEPTH];
-    const double *pk[MAX_DEPTH], *pv[MAX_DEPTH];   /* (B, rows, D) */
-    const double *x;                               /* (B, 3, S, S) */
-    int sample;                                    /* sample of the current pass */
+    const double *pk[MAX_DEPTH], *pv[MAX_DEPTH]; /* (B, rows, D) */
+    const double *x;                             /* (B, 3, S, S) */
+    int sample;                                  /* sample of the current pass */
     /* outputs; NULL: not computed */
     double *feature, *embed, *tokens[MAX_DEPTH], *class_attention, *normed;
 } oracle;
@@ -129,9 +129,9 @@ static fixture set_up(const shape *s, uint64_t seed)
 #define COPY_FIELD(field, name, ndim, ...) \
     if (w->field)                          \
         f->o.vit.field = add_tensor(f, name, w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
-    SFP_VIT_GLOBAL_LIST(COPY_FIELD)
+    SFP__VIT_GLOBAL_LIST(COPY_FIELD)
     if (c->pre_norm) {
-        SFP_VIT_PRE_LIST(COPY_FIELD)
+        SFP__VIT_PRE_LIST(COPY_FIELD)
     }
 #undef COPY_FIELD
     for (int l = 0; l < s->depth; l++) {
@@ -141,7 +141,7 @@ static fixture set_up(const shape *s, uint64_t seed)
     f->o.vit.blocks[l].field =                                                                                             \
         add_tensor(f, full, w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field) \
             ->value;
-        SFP_VIT_BLOCK_LIST(COPY_FIELD)
+        SFP__VIT_BLOCK_LIST(COPY_FIELD)
 #undef COPY_FIELD
     }
     f->weights = f->count;
@@ -248,9 +248,9 @@ static sfp__vit_pass make_pass(fixture *f, int mode)
             f->prompts[l].grad_v = v->grad;
         }
     }
-    if (mode & SFP_VIT_GRAD_WEIGHTS)
+    if (mode & SFP__VIT_GRAD_WEIGHTS)
         p.grad_w = &f->grad;
-    if (mode & SFP_VIT_GRAD_INPUT)
+    if (mode & SFP__VIT_GRAD_INPUT)
         p.grad_x = find(f, "pixels")->grad;
     return p;
 }
@@ -287,7 +287,7 @@ TEST(outputs_equal_the_oracle)
                 OWNED_BY(tear_down) fixture f = set_up(s, 100 + i);
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
-                sfp__vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
+                sfp__vit_pass p = make_pass(&f, mode ? SFP__VIT_GRAD_PREFIX : SFP__VIT_FORWARD);
                 float *tokens[MAX_DEPTH] = {0};
                 p.tokens = tokens;
                 p.feature = floats(nf);
@@ -299,7 +299,7 @@ TEST(outputs_equal_the_oracle)
                     tokens[l] = floats(nt);
                     f.o.tokens[l] = doubles(nt);
                 }
-                run(&f, &p, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD, all, 2);
+                run(&f, &p, mode ? SFP__VIT_GRAD_PREFIX : SFP__VIT_FORWARD, all, 2);
                 (void)oracle_loss(&f);
                 check_oracle(s, "embed", p.embed, f.o.embed, ne);
                 for (int l = 0; l < s->depth - !all; l++)
@@ -364,7 +364,7 @@ TEST(gradients_equal_central_differences_of_the_oracle)
             OWNED_BY(tear_down) fixture f = set_up(s, 200 + i);
             sfp__rng rng = sfp__rng_init(200 + i, 2);
             f.nonlinear = nonlinear;
-            int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+            int mode = SFP__VIT_GRAD_PREFIX | SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT;
             sfp__vit_pass p = make_pass(&f, mode);
             run(&f, &p, mode, false, 0);
             check_gradients(&f, s, 0, f.weights, &rng);
@@ -381,7 +381,7 @@ TEST(gradients_of_a_loss_over_all_tokens_equal_the_oracles)
         OWNED_BY(tear_down) fixture f = set_up(s, 250 + i);
         sfp__rng rng = sfp__rng_init(250 + i, 2);
         f.nonlinear = true;
-        int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+        int mode = SFP__VIT_GRAD_PREFIX | SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT;
         size_t nt = (size_t)(B * f.vit->tokens * s->D), nf = (size_t)(B * s->D);
         sfp__vit_pass p = make_pass(&f, mode);
         p.token_head = token_head;
@@ -405,8 +405,8 @@ TEST(prefix_gradients_do_not_depend_on_other_requested_gradients)
         OWNED_BY(tear_down) fixture f = set_up(s, 300 + i);
         sfp__rng rng = sfp__rng_init(300 + i, 2);
         f.nonlinear = true;
-        sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
-        run(&f, &p, SFP_VIT_GRAD_PREFIX, false, 0);
+        sfp__vit_pass p = make_pass(&f, SFP__VIT_GRAD_PREFIX);
+        run(&f, &p, SFP__VIT_GRAD_PREFIX, false, 0);
         if (f.count > f.weights + 1)
             check_gradients(&f, s, f.weights + 1, f.count, &rng);
         for (int only = 0; only < s->depth; only++)
@@ -421,7 +421,7 @@ TEST(prefix_gradients_do_not_depend_on_other_requested_gradients)
                 alone[only].grad_k = filled(n, NAN);
                 alone[only].grad_v = filled(n, NAN);
                 one.prompts = alone;
-                run(&f, &one, SFP_VIT_GRAD_PREFIX, all, 0);
+                run(&f, &one, SFP__VIT_GRAD_PREFIX, all, 0);
                 check_near("keys of one layer", alone[only].grad_k, p.prompts[only].grad_k, n, 5e-5);
                 check_near("values of one layer", alone[only].grad_v, p.prompts[only].grad_v, n, 5e-5);
             }
@@ -430,7 +430,7 @@ TEST(prefix_gradients_do_not_depend_on_other_requested_gradients)
 
 TEST(all_tokens_and_class_only_give_the_same)
 {
-    int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+    int mode = SFP__VIT_GRAD_PREFIX | SFP__VIT_GRAD_WEIGHTS | SFP__VIT_GRAD_INPUT;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         OWNED_BY(tear_down) fixture a = set_up(&shapes[i], 400 + i), b = set_up(&shapes[i], 400 + i);
         a.nonlinear = b.nonlinear = true;
@@ -451,12 +451,12 @@ TEST(all_tokens_and_class_only_give_the_same)
 TEST(weight_gradients_are_accumulated)
 {
     OWNED_BY(tear_down) fixture f = set_up(&shapes[2], 500);
-    sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
-    run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
+    sfp__vit_pass p = make_pass(&f, SFP__VIT_GRAD_WEIGHTS);
+    run(&f, &p, SFP__VIT_GRAD_WEIGHTS, false, 1);
     float *once[MAX_TENSORS];
     for (int t = 0; t < f.weights; t++)
         once[t] = copied(f.tensors[t].grad, f.tensors[t].count);
-    run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
+    run(&f, &p, SFP__VIT_GRAD_WEIGHTS, false, 1);
     for (int t = 0; t < f.weights; t++) {
         for (size_t k = 0; k < f.tensors[t].count; k++)
             once[t][k] *= 2;

@@ -38,9 +38,9 @@ static void add(checkpoint *p, const char *name, const float *data, int ndim, co
     assert_true(p->count < MAX_TENSORS);
     (void)snprintf(p->names[p->count], sizeof *p->names, "%s", name);
     sfp__tensor *t = &p->tensors[p->count];
-    *t = (sfp__tensor){.name = p->names[p->count], .dtype = SFP_DTYPE_F32, .ndim = ndim, .data = data};
+    *t = (sfp__tensor){.name = p->names[p->count], .dtype = SFP__DTYPE_F32, .ndim = ndim, .data = data};
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
-    assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
+    assert_true(sfp__shape_count(shape, ndim, SFP__DTYPE_F32, &t->count, &t->bytes));
     p->count++;
 }
 
@@ -50,9 +50,9 @@ static checkpoint *begin(const sfp__vit_config *c)
     MUST(sfp__vit_random(c, 9, 0.2f, &p->vit, &err));
     const sfp__vit_weights *w = &p->vit->weights;
 #define ADD(field, name, ndim, ...) add(p, name, w->field, ndim, (const int64_t[]){__VA_ARGS__});
-    SFP_VIT_GLOBAL_LIST(ADD)
+    SFP__VIT_GLOBAL_LIST(ADD)
     if (c->classes) {
-        SFP_VIT_HEAD_LIST(ADD)
+        SFP__VIT_HEAD_LIST(ADD)
     }
 #undef ADD
     for (int l = 0; l < c->depth; l++) {
@@ -60,7 +60,7 @@ static checkpoint *begin(const sfp__vit_config *c)
 #define ADD(field, name, ndim, ...)                             \
     (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name); \
     add(p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});
-        SFP_VIT_BLOCK_LIST(ADD)
+        SFP__VIT_BLOCK_LIST(ADD)
 #undef ADD
     }
     return p;
@@ -93,7 +93,7 @@ static void reshape(checkpoint *p, const char *name, int ndim, const int64_t *sh
     sfp__tensor *t = &p->tensors[i];
     t->ndim = ndim;
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
-    assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
+    assert_true(sfp__shape_count(shape, ndim, SFP__DTYPE_F32, &t->count, &t->bytes));
     t->data = filled(t->count, 0.5f);
 }
 
@@ -113,8 +113,8 @@ static void convert(checkpoint *p, const char *name, sfp__dtype to)
     char *out = kept_malloc(t->count * sfp__dtype_size(to));
     for (size_t k = 0; k < t->count; k++) {
         double wide = (double)from[k];
-        uint16_t half = to == SFP_DTYPE_F16 ? sfp__f32_to_f16(from[k]) : sfp__f32_to_bf16(from[k]);
-        memcpy(out + k * sfp__dtype_size(to), to == SFP_DTYPE_F64 ? (void *)&wide : (void *)&half, sfp__dtype_size(to));
+        uint16_t half = to == SFP__DTYPE_F16 ? sfp__f32_to_f16(from[k]) : sfp__f32_to_bf16(from[k]);
+        memcpy(out + k * sfp__dtype_size(to), to == SFP__DTYPE_F64 ? (void *)&wide : (void *)&half, sfp__dtype_size(to));
     }
     t->dtype = to;
     t->bytes = t->count * sfp__dtype_size(to);
@@ -238,9 +238,9 @@ TEST(other_number_types_are_converted)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     const sfp__vit_weights *from = &p->vit->weights;
-    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
-    convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
-    convert(p, "pos_embed", SFP_DTYPE_F64);
+    convert(p, "blocks.0.attn.qkv.weight", SFP__DTYPE_F16);
+    convert(p, "blocks.1.mlp.fc1.weight", SFP__DTYPE_BF16);
+    convert(p, "pos_embed", SFP__DTYPE_F64);
     OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p);
     const sfp__vit_weights *w = &v->weights;
     for (size_t i = 0; i < 3 * 24 * 24; i++)
@@ -379,7 +379,7 @@ TEST(clips_names_shapes_and_switches_are_known)
                            &(name)[strlen(names[k].timm)]);                                             \
             add(&p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});                    \
         }
-        SFP_VIT_BLOCK_LIST(ADD)
+        SFP__VIT_BLOCK_LIST(ADD)
 #undef ADD
     }
     write_file(&p);
@@ -420,7 +420,7 @@ TEST(a_saved_network_loads_as_the_same_network)
     for (size_t i = 0; i < 2; i++) {
         OWNED_PTR(sfp__vit_free) sfp__vit *saved = NULL;
         MUST(sfp__vit_random(all[i], 9, 0.2f, &saved, &err));
-        MUST(sfp__vit_save(all[i], &saved->weights, SFP_DTYPE_F32, NULL, 0, weights, &err));
+        MUST(sfp__vit_save(all[i], &saved->weights, SFP__DTYPE_F32, NULL, 0, weights, &err));
         OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
         check_features(v, saved, 0);
         const sfp__vit_config *c = &v->config;
@@ -436,7 +436,7 @@ TEST(changes_of_the_file_after_loading_have_no_effect)
     OWNED_PTR(sfp__vit_free) sfp__vit *saved = NULL;
     MUST(sfp__vit_random(&sizes, 9, 0.2f, &saved, &err));
     for (int truncated = 0; truncated < 2; truncated++) {
-        MUST(sfp__vit_save(&sizes, &saved->weights, SFP_DTYPE_F32, NULL, 0, weights, &err));
+        MUST(sfp__vit_save(&sizes, &saved->weights, SFP__DTYPE_F32, NULL, 0, weights, &err));
         OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
         FILE *f = fopen(weights, truncated ? "w" : "r+"); /* in place: the file keeps its inode */
         assert_non_null(f);
@@ -451,7 +451,7 @@ TEST(numbers_that_do_not_fit_16_bits_are_refused_when_saving)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     MUST(sfp__vit_random(&sizes, 9, 1e5f, &v, &err));
-    REFUSED(sfp__vit_save(&sizes, &v->weights, SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT, "does not fit F16");
+    REFUSED(sfp__vit_save(&sizes, &v->weights, SFP__DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT, "does not fit F16");
     assert_int_not_equal(access(weights, F_OK), 0);
 }
 
@@ -559,7 +559,7 @@ TEST(numbers_must_be_finite)
         check_refused(SFP_EFORMAT, weights, wrong[i].name, wrong[i].what, wrong[i].where, NULL);
     }
     OWNED_PTR(done) checkpoint *p = begin(&sizes); /* fits a double, but not a float */
-    convert(p, "norm.bias", SFP_DTYPE_F64);
+    convert(p, "norm.bias", SFP__DTYPE_F64);
     memcpy((char *)(uintptr_t)p->tensors[place(p, "norm.bias")].data + 8 * 5, &(double){1e300}, 8);
     write_file(p);
     check_refused(SFP_EFORMAT, weights, "norm.bias", "element 5", NULL);

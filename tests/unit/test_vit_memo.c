@@ -70,7 +70,7 @@ static float *embeddings(sfp__vit_plan *p, const float *const *xs, int n, sfp__v
 
 static sfp__vit_plan *make_plan(const model *m)
 {
-    const sfp__vit_plan_options o = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options o = {.mode = SFP__VIT_FORWARD};
     sfp__vit_plan *p = NULL;
     MUST(sfp__vit_plan_create(m->vit, m->pool, &o, &p, &err));
     return p;
@@ -146,7 +146,7 @@ TEST(values_that_are_read_are_charged_the_time_of_those_that_were_computed)
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *fresh = make_plan(&m);
         const sfp__vit_pass pass = {.b = 40, .xs = xs, .feature = out, .memo = memo};
         MUST(sfp__vit_run(fresh, &pass, &err));
-        const sfp__vit_memo_cost computed = fresh->memo[SFP_MEMO_QUERY];
+        const sfp__vit_memo_cost computed = fresh->memo[SFP__MEMO_QUERY];
         assert_true(computed.computed > 0 && computed.computed <= 40);
         double begin = sfp__monotonic_seconds(), before = sfp__vit_memo_charged(memo);
         MUST(sfp__vit_run(fresh, &pass, &err));

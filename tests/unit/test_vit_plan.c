@@ -132,7 +132,7 @@ static sfp__vit_plan *make_plan(sfp__vit *v, sfp__thread_pool *pool, sfp__vit_pl
 
 static sfp__vit_plan *make_prefix_plan(sfp__vit *v, sfp__thread_pool *pool)
 {
-    return make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    return make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = ROWS});
 }
 
 static void run(sfp__vit_plan *plan, const sfp__vit_pass *pass)
@@ -175,7 +175,7 @@ TEST(any_number_of_threads_gives_the_same_bytes)
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
         for (int round = 0; round < 3; round++) { /* the assignment of pieces to threads differs from run to run */
             batch got = make_batch(&small, MAX_B);
-            sfp__vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
+            sfp__vit_pass p = pass_of(&got, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B);
             run(plan, &p);
             if (i == 0 && round == 0) {
                 want = got;
@@ -192,12 +192,12 @@ TEST(a_batch_equals_its_samples_one_by_one)
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
     batch whole = make_batch(&small, MAX_B), parts = make_batch(&small, MAX_B);
-    sfp__vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
+    sfp__vit_pass p = pass_of(&whole, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B);
     run(plan, &p);
     for (int i = 0; i < MAX_B; i++) {
         batch one = parts; /* the loss numbers the samples of its pass */
         one.direction = parts.direction + (size_t)i * parts.D;
-        p = pass_of(&parts, &small, SFP_VIT_GRAD_PREFIX, i, 1);
+        p = pass_of(&parts, &small, SFP__VIT_GRAD_PREFIX, i, 1);
         p.head_ctx = &one;
         run(plan, &p);
     }
@@ -212,9 +212,9 @@ TEST(the_size_of_micro_batches_does_not_matter)
     for (int unit = 0; unit < 5; unit++) {
         OWNED_PTR(sfp__vit_plan_free)
         sfp__vit_plan *plan = make_plan(
-            v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
+            v, pool, (sfp__vit_plan_options){.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
         batch got = make_batch(&small, MAX_B);
-        sfp__vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
+        sfp__vit_pass p = pass_of(unit ? &got : &want, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B);
         run(plan, &p);
         if (unit)
             compare(&got, &want, 4e-6);
@@ -245,13 +245,13 @@ TEST(weight_gradients_repeat_with_the_same_threads)
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads[i]);
         OWNED_PTR(sfp__vit_plan_free)
-        sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
+        sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP__VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
         float *first = NULL;
         size_t n = 0;
         for (int round = 0; round < 4; round++) {
             sfp__vit_weights g;
             MUST(sfp__vit_weights_create(&small, &g, &err));
-            sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
+            sfp__vit_pass p = pass_of(&t, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B);
             p.grad_w = &g;
             run(plan, &p);
             float *got = all_weights(&small, &g, &n);
@@ -271,7 +271,7 @@ TEST(weight_gradients_repeat_with_the_same_threads)
 
 TEST(a_run_after_the_first_allocates_nothing)
 {
-    static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
+    static const int modes[] = {SFP__VIT_FORWARD, SFP__VIT_GRAD_PREFIX, SFP__VIT_GRAD_PREFIX | SFP__VIT_GRAD_WEIGHTS};
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     batch t = make_batch(&small, MAX_B);
@@ -281,7 +281,7 @@ TEST(a_run_after_the_first_allocates_nothing)
         OWNED_PTR(sfp__vit_plan_free)
         sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
         sfp__vit_pass p = pass_of(&t, &small, modes[i], 0, MAX_B);
-        p.grad_w = modes[i] & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
+        p.grad_w = modes[i] & SFP__VIT_GRAD_WEIGHTS ? &g : NULL;
         run(plan, &p);
         unsigned long before = sfp__mem_count();
 #ifdef COUNTS_MALLOC
@@ -310,7 +310,7 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *one = make_pool(1), *two = make_pool(2);
-    sfp__vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
+    sfp__vit_plan_options opt = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = ROWS};
     OWNED_PTR(sfp__vit_plan_free)
     sfp__vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
                   *forward = make_plan(v, two, (sfp__vit_plan_options){0});
@@ -321,7 +321,7 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
     batch t = make_batch(&small, MAX_B);
     static const int sizes[] = {1, MAX_B, 0, 5};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, sizes[i]);
+        sfp__vit_pass p = pass_of(&t, &small, SFP__VIT_GRAD_PREFIX, 0, sizes[i]);
         run(plan, &p);
         assert_int_equal(bytes_of(plan), bytes);
     }
@@ -334,7 +334,7 @@ TEST(wrong_passes_are_refused_by_name)
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(1);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
     batch t = make_batch(&small, 2);
-    const sfp__vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
+    const sfp__vit_pass good = pass_of(&t, &small, SFP__VIT_GRAD_PREFIX, 0, 2);
     float *tokens = filled(2 * 26 * 24, NAN);
     sfp__vit_weights g;
     MUST(sfp__vit_weights_create(&small, &g, &err));
@@ -421,8 +421,8 @@ static sfp_status everything(sfp__thread_pool *pool, int mode, bool all_tokens, 
         assert_true(!s == (plan != NULL));
     }
     if (!s) {
-        sfp__vit_pass p = pass_of(t, &small, SFP_VIT_GRAD_PREFIX, 0, t->b);
-        p.grad_w = mode & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
+        sfp__vit_pass p = pass_of(t, &small, SFP__VIT_GRAD_PREFIX, 0, t->b);
+        p.grad_w = mode & SFP__VIT_GRAD_WEIGHTS ? &g : NULL;
         s = sfp__vit_run(plan, &p, why);
         if (s) { /* the plan is still usable: with memory it works */
             sfp__mem_fail_at(-1);
@@ -442,7 +442,7 @@ TEST(every_allocation_may_fail)
     batch want = make_batch(&small, 5), t = make_batch(&small, 5);
     bool again = false;
     for (int all = 0; all < 2; all++) {
-        int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_INPUT | (all ? SFP_VIT_GRAD_WEIGHTS : 0);
+        int mode = SFP__VIT_GRAD_PREFIX | SFP__VIT_GRAD_INPUT | (all ? SFP__VIT_GRAD_WEIGHTS : 0);
         MUST(everything(pool, mode, all, &want, &again, &err));
         long failures = FAIL_EACH_ALLOCATION(everything(pool, mode, all, &t, &again, alloc_err), true);
         assert_true(failures >= 50); /* weights, packing, plan, products */
@@ -485,8 +485,8 @@ TEST(plans_of_one_vit_run_at_the_same_time)
 {
     enum { USERS = 4 };
     static const sfp__vit_plan_options kinds[USERS] = {{.prefix_rows = ROWS},
-                                                       {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS},
-                                                       {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .all_tokens = true},
+                                                       {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = ROWS},
+                                                       {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = ROWS, .all_tokens = true},
                                                        {.prefix_rows = ROWS, .all_tokens = true}};
     for (int depth = 1; depth <= 3; depth += 2)
         for (int round = 0; round < 3; round++) {
@@ -537,7 +537,7 @@ TEST(operations_are_counted_exactly)
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *forward = make_plan(v, pool, (sfp__vit_plan_options){0});
     OWNED_PTR(sfp__vit_plan_free)
-    sfp__vit_plan *train = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
+    sfp__vit_plan *train = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = 2});
     batch t = make_batch(&c, 9);
     for (int b = 1; b <= 9; b += 4) {
         sfp__vit_pass p = {.b = b, .x = t.x};

@@ -117,8 +117,8 @@ TEST(taps_of_a_pass_without_prompts_are_the_norms_of_its_class_tokens)
     const sfp__vit_plan_options plans[] = {{0},
                                            {.all_tokens = true},
                                            {.queries = true},
-                                           {.mode = SFP_VIT_GRAD_INPUT},
-                                           {.mode = SFP_VIT_GRAD_INPUT, .token_head = true}};
+                                           {.mode = SFP__VIT_GRAD_INPUT},
+                                           {.mode = SFP__VIT_GRAD_INPUT, .token_head = true}};
     for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
         for (size_t i = 0; i < 2 * sizeof counts / sizeof *counts; i++) {
             float *tap = filled((size_t)(B * (1 + counts[i / 2]) * D), NAN), *feature = filled(B * D, NAN),
@@ -141,7 +141,7 @@ TEST(a_prompted_pass_writes_the_taps_of_the_queries_that_it_computes)
 {
     OWNED_BY(free_world) world w = make_world(2);
     const float *want = expected_taps(&w);
-    for (int mode = SFP_VIT_FORWARD; mode <= SFP_VIT_GRAD_PREFIX; mode++)
+    for (int mode = SFP__VIT_FORWARD; mode <= SFP__VIT_GRAD_PREFIX; mode++)
         for (int all = 0; all < 2; all++)
             for (int n = 0; n <= B; n += 4)
                 for (size_t i = 0; i < 2 * sizeof counts / sizeof *counts; i++) {

@@ -29,13 +29,13 @@ enum { VIT_ORACLE_DEPTH = 6 };
 
 typedef struct vit_oracle_block {
 #define FIELD(field, ...) double *field;
-    SFP_VIT_BLOCK_LIST(FIELD)
+    SFP__VIT_BLOCK_LIST(FIELD)
 } vit_oracle_block;
 
 typedef struct vit_oracle {
     sfp__vit_config c;
-    SFP_VIT_GLOBAL_LIST(FIELD) /* patch_b is not read with no_patch_bias */
-    SFP_VIT_PRE_LIST(FIELD)    /* not read without pre_norm */
+    SFP__VIT_GLOBAL_LIST(FIELD) /* patch_b is not read with no_patch_bias */
+    SFP__VIT_PRE_LIST(FIELD)    /* not read without pre_norm */
 #undef FIELD
     vit_oracle_block blocks[VIT_ORACLE_DEPTH];
 } vit_oracle;

@@ -23,18 +23,19 @@
 enum { CLASSES = 51, TASKS = 5, WARM_UP = 1, SSD_WARM_UP = 33, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("size", "tiny|small|base", "base",
-                   "Model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, with random weights."),
-    SFP_ROW_INT("batch", "B", "20", 1, 100000, "Number of samples per batch."),
-    SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Number of rounds; the best round of each measurement is printed."),
-    SFP_ROW_FLAG("passes-only",
-                 "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
-                 "with other programs."),
-    SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    SFP_ROW_STRING("select", "NAME", "streamfp", "Selector of the learner.", .word = sfp__selector_name),
-    SFP_ROW_STRING("buffer", "NAME", "streamfp", "Buffer method of the learner.", .word = sfp__buffer_method_name),
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
+    SFP__ROW_CHOICE("size", "tiny|small|base", "base",
+                    "Model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, with random weights."),
+    SFP__ROW_INT("batch", "B", "20", 1, 100000, "Number of samples per batch."),
+    SFP__ROW_INT("rounds", "N", "5", 1, 1000, "Number of rounds; the best round of each measurement is printed."),
+    SFP__ROW_FLAG(
+        "passes-only",
+        "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
+        "with other programs."),
+    SFP__ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
+    SFP__ROW_STRING("select", "NAME", "streamfp", "Selector of the learner.", .word = sfp__selector_name),
+    SFP__ROW_STRING("buffer", "NAME", "streamfp", "Buffer method of the learner.", .word = sfp__buffer_method_name),
+    SFP__ROW_THREADS,
+    SFP__ROW_JSON,
 };
 
 /* ------------------------------------------------------------- whole timestamps */
@@ -161,7 +162,7 @@ typedef struct bench {
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
     sfp__vit_pass query, train;
-    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH];
+    sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH];
     sfp__bench_gemm *gemm;
     timestamps timestamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
@@ -217,10 +218,10 @@ static sfp_status prepare(bench *t, sfp_error *err)
                               {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->feature, b * D, sizeof(float)}};
-    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD},
-                                prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
+    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD},
+                                prompted = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
-    TRY(sfp__block(&t->block, SFP_LIST(list), err));
+    TRY(sfp__block(&t->block, SFP__LIST(list), err));
     fill_normal(t->x, b * 3 * S * S, 1);
     fill_normal(t->head, CLASSES * D, 2);
     fill_normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
@@ -379,7 +380,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
                .rounds = (int)sfp__args_int(args, "rounds")};
     if (passes_only && timestamp_only)
         return sfp__fail_usage(err, "--passes-only and --timestamp-only exclude each other");
-    TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(args, SFP__LIST(no_effect_rules), 0, NULL, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
     TRY(prepare(&t, err));
     if (!timestamp_only)
@@ -402,5 +403,5 @@ const sfp__command sfp__cmd_bench = {
     .examples = "  streamfp bench --size tiny\n"
                 "  streamfp bench --size base --json\n",
     .run = run,
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
 };

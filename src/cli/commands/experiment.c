@@ -24,8 +24,8 @@ const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t o
     if (t->count == 0) {
         for (size_t i = 0; i < own_count; i++)
             t->option[t->count++] = own[i];
-        for (size_t i = 0; i < run_count && t->count < SFP_EXPERIMENT_ROWS_MAX; i++)
-            if (!run[i].per_run && (run[i].type == SFP_OPT_GROUP || !sfp__opt_find(own, own_count, run[i].name)))
+        for (size_t i = 0; i < run_count && t->count < SFP__EXPERIMENT_ROWS_MAX; i++)
+            if (!run[i].per_run && (run[i].type == SFP__OPT_GROUP || !sfp__opt_find(own, own_count, run[i].name)))
                 t->option[t->count++] = run[i];
     }
     *count = t->count;
@@ -39,7 +39,7 @@ static sfp_status read_settings(const sfp__args *a, sfp_settings *s, sfp_error *
     for (size_t i = 0; i < a->count; i++) {
         const sfp__opt *o = sfp__opt_find(run, count, a->opts[i].name);
         bool own = o && (o->per_run || o->offset != a->opts[i].offset); /* an option of the execution with that name */
-        if (o && !own && o->scope != SFP__SCOPE_COMMAND && a->values[i].rank >= SFP_RANK_FILE)
+        if (o && !own && o->scope != SFP__SCOPE_COMMAND && a->values[i].rank >= SFP__RANK_FILE)
             TRY(sfp_settings_set(s, o->name, sfp__args_value(a, o->name), err));
     }
     return SFP_OK;
@@ -52,9 +52,9 @@ static void put_command(const sfp__args *a, sfp__text *t)
     for (int i = 0; i < a->operand_count; i++)
         sfp__text_printf(t, " %s", a->operands[i]);
     for (size_t i = 0; i < a->count; i++) {
-        if (a->opts[i].type == SFP_OPT_GROUP || a->values[i].rank < SFP_RANK_FILE || !a->values[i].text)
+        if (a->opts[i].type == SFP__OPT_GROUP || a->values[i].rank < SFP__RANK_FILE || !a->values[i].text)
             continue;
-        bool flag = a->opts[i].type == SFP_OPT_FLAG && a->values[i].flag;
+        bool flag = a->opts[i].type == SFP__OPT_FLAG && a->values[i].flag;
         if (flag)
             sfp__text_printf(t, " --%s", a->opts[i].name);
         for (const char *s = flag ? NULL : a->values[i].text; s && *s; s = strchr(s, '\n'), s = s ? s + 1 : NULL)
@@ -74,7 +74,7 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
 {
     (void)ctx;
     sfp__status_line l = {0};
-    char eta[SFP_ETA_MAX];
+    char eta[SFP__ETA_MAX];
     if (p->finished && p->seconds > 0) { /* a run has finished, so that the time of the others is known */
         if (isfinite(p->accuracy))
             sfp__info("%d/%d  %s  repetition %d: accuracy %.4f  (%.1f s, ETA %s)", p->done, p->total, p->cell, p->repetition,
@@ -134,7 +134,7 @@ static void print_cell(const sfp__json_value *cell, totals *t)
         return;
     const sfp__json_value *estimate = sfp__json_get(cell, "estimate");
     bool done = strcmp(state, "done") == 0, omitted = strcmp(state, "omitted") == 0, known = sfp__json_is_number(estimate);
-    bool guess = known && sfp__json_is(sfp__json_get(cell, "guessed"), SFP_JSON_TRUE);
+    bool guess = known && sfp__json_is(sfp__json_get(cell, "guessed"), SFP__JSON_TRUE);
     char time[32] = "unknown";
     if (known)
         (void)snprintf(time, sizeof time, "%.1f s", sfp__json_number(estimate));
@@ -244,13 +244,13 @@ sfp_status sfp__experiment_execute(const sfp__args *given, const char *names, in
 /* -------------------------------------------------------------------------------------------------------------- command */
 
 static const sfp__opt own[] = {
-    SFP_ROW_GROUP("Experiment"),
-    SFP_ROWS_EXECUTION("1", "5", "experiments"),
-    SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Number of batches to measure per method, with a full buffer."),
-    SFP_ROW_STRING("backbones", "NAME=FILE,...", NULL, "Experiment A2: pretrained backbones to compare."),
-    SFP_ROW_STRING("paper-data", "NAME", NULL,
-                   "Dataset of the paper whose figures are shown: Stream-51, CORe50, Clear10 or Clear100. Default: by --data, "
-                   "else Stream-51."),
+    SFP__ROW_GROUP("Experiment"),
+    SFP__ROWS_EXECUTION("1", "5", "experiments"),
+    SFP__ROW_INT("calibrate", "N", "20", 1, 100000, "Number of batches to measure per method, with a full buffer."),
+    SFP__ROW_STRING("backbones", "NAME=FILE,...", NULL, "Experiment A2: pretrained backbones to compare."),
+    SFP__ROW_STRING("paper-data", "NAME", NULL,
+                    "Dataset of the paper whose figures are shown: Stream-51, CORe50, Clear10 or Clear100. Default: by --data, "
+                    "else Stream-51."),
 };
 
 static const sfp__opt *options(size_t *count)

@@ -20,10 +20,10 @@
 #include <string.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_FLAG("stats", "Read every tensor and print its minimum, maximum, mean and number of NaN."),
-    SFP_ROW_FLAG("brief", "Omit the table of tensors."),
-    SFP_ROW_IMG_SIZE,
-    SFP_ROW_JSON,
+    SFP__ROW_FLAG("stats", "Read every tensor and print its minimum, maximum, mean and number of NaN."),
+    SFP__ROW_FLAG("brief", "Omit the table of tensors."),
+    SFP__ROW_IMG_SIZE,
+    SFP__ROW_JSON,
 };
 
 typedef struct inspected {
@@ -58,7 +58,7 @@ static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
 
 static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_error *err)
 {
-    bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
+    bool builtin = strcmp(path, SFP__VIT_BUILTIN) == 0;
     in->path = path;
     TRY(builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_map(path, &in->set, err));
     in->format = in->set->format;
@@ -310,6 +310,6 @@ const sfp__command sfp__cmd_inspect = {
         "its state. For any other file, prints the reason why it is not a ViT.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
     .run = run,
 };

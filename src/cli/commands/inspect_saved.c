@@ -53,11 +53,11 @@ static void recognise(sfp__inspect_saved *s)
 {
     const char *format = sfp__tensor_file_meta(s->st, "format"), *kind = sfp__tensor_file_meta(s->st, "kind"),
                *method = sfp__tensor_file_meta(s->st, "method");
-    if (equals(format, SFP_STATE_FORMAT))
+    if (equals(format, SFP__STATE_FORMAT))
         set_description(s, "state", method ? "the state" : "a learner's state", method);
-    else if (equals(format, SFP_CHECKPOINT_FORMAT))
+    else if (equals(format, SFP__CHECKPOINT_FORMAT))
         set_description(s, "checkpoint", method ? "the checkpoint" : "a learner's checkpoint", method);
-    else if (equals(kind, SFP_PRETRAIN_KIND))
+    else if (equals(kind, SFP__PRETRAIN_KIND))
         set_description(s, "pretrain-checkpoint", "a checkpoint of pretraining", NULL);
     else if (!format && s->has_pool && sfp__tensor_file_find(s->st, "last.weight"))
         set_description(s, "state", "a learner's state without settings", NULL);
@@ -79,11 +79,11 @@ static sfp_status count_classes(sfp__inspect_saved *s, sfp_error *err)
     s->classes = rows_of(s, "last.weight");
     if (s->classes < 0 && !read_count(s, "classes", &s->classes))
         s->classes = flags ? rows_of(s, "seen") : -1;
-    if (flags && flags->dtype == SFP_DTYPE_U8) {
+    if (flags && flags->dtype == SFP__DTYPE_U8) {
         s->seen = 0;
         for (size_t i = 0; i < flags->count; i++)
             s->seen += ((const uint8_t *)flags->data)[i] != 0;
-    } else if (sfp__tensor_file_meta(s->st, "seen") && s->classes >= 0 && s->classes <= SFP_LEARNER_MAX_CLASSES &&
+    } else if (sfp__tensor_file_meta(s->st, "seen") && s->classes >= 0 && s->classes <= SFP__LEARNER_MAX_CLASSES &&
                !sfp__state_seen(s->st, (int)s->classes, false, &seen, &why)) {
         s->seen = 0;
         for (int64_t i = 0; i < s->classes; i++)
@@ -104,7 +104,7 @@ sfp_status sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_save
     TRY(count_classes(s, err));
     s->slots = rows_of(s, "buffer.label");
     /* damaged names are not shown */
-    sfp_status status = sfp__metadata_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, &why);
+    sfp_status status = sfp__metadata_names_read(st, SFP__LEARNER_MAX_CLASSES, &s->names, &why);
     return status == SFP_ENOMEM ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 

@@ -20,38 +20,38 @@
 enum { CHUNK_MAX = 128, EVAL_TOP = 5 };
 
 static const sfp__opt options[] = {
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
-                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the built-in one. Default with "
-                   "--state: the backbone of the run."),
-    SFP_ROW_STRING(
+    SFP__ROW_STRING("backbone", "FILE|builtin", "builtin",
+                    "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the built-in one. Default with "
+                    "--state: the backbone of the run."),
+    SFP__ROW_STRING(
         "state", "FILE|DIR", NULL,
         "Predict with the learned state of a run: a state.safetensors or a run directory. The input size is that of the "
         "run. Without it the backbone's own head predicts."),
-    SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Number of classes to print per image."),
-    SFP_ROW_STRING(
+    SFP__ROW_INT("topk", "K", "5", 1, SFP__PREDICT_TOP_MAX, "Number of classes to print per image."),
+    SFP__ROW_STRING(
         "names", "FILE", NULL,
         "Class names, one per line. Default: names from the state or from the config beside the weights, else numbers."),
-    SFP_ROW_STRING("eval", "FILE", NULL,
-                   "A CSV list 'file,label' (label: class name or number); counts correct answers instead of printing each."),
-    SFP_ROW_STRING("features", "FILE.npy", NULL,
-                   "Write the features of every image to this .npy file, one row each. The row of an image that cannot be "
-                   "decoded is NaN and is reported; --json prints the row of every image."),
-    SFP_ROW_INT(
-        "taps", "K", "1", 0, SFP_PREDICT_TAPS_MAX,
+    SFP__ROW_STRING("eval", "FILE", NULL,
+                    "A CSV list 'file,label' (label: class name or number); counts correct answers instead of printing each."),
+    SFP__ROW_STRING("features", "FILE.npy", NULL,
+                    "Write the features of every image to this .npy file, one row each. The row of an image that cannot be "
+                    "decoded is NaN and is reported; --json prints the row of every image."),
+    SFP__ROW_INT(
+        "taps", "K", "1", 0, SFP__PREDICT_TAPS_MAX,
         "--features: the class tokens after the last K blocks, as a run with --taps K learns from; 0: half of the blocks."),
-    SFP_ROW_CHOICE("tap-mean", "on|off", "off",
-                   "--features: before them the mean of the patch tokens after the last block but one, as in a run."),
-    SFP_ROW_CHOICE("resize", "squash|crop", "squash",
-                   "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
-    SFP_ROW_CHOICE(
+    SFP__ROW_CHOICE("tap-mean", "on|off", "off",
+                    "--features: before them the mean of the patch tokens after the last block but one, as in a run."),
+    SFP__ROW_CHOICE("resize", "squash|crop", "squash",
+                    "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
+    SFP__ROW_CHOICE(
         "normalise", "backbone|none|imagenet|half", "backbone",
         "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5."),
-    SFP_ROW_IMG_SIZE_OF_STATE,
-    SFP_ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
-    SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
+    SFP__ROW_IMG_SIZE_OF_STATE,
+    SFP__ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
+    SFP__ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
+    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
+    SFP__ROW_THREADS,
+    SFP__ROW_JSON,
 };
 
 /* ------------------------------------------------------------------ opening */
@@ -198,7 +198,7 @@ static sfp_status reserve(sfp__predict *p, sfp_error *err)
     p->capacity = (int)n;
     const sfp__want list[] = {
         {&p->images, n, sizeof *p->images}, {&p->predictions, n, sizeof *p->predictions}, {&p->rankings, n, sizeof *p->rankings}};
-    return sfp__block(&p->block, SFP_LIST(list), err);
+    return sfp__block(&p->block, SFP__LIST(list), err);
 }
 
 /* -------------------------------------------------------------------- chunks */
@@ -327,7 +327,7 @@ static const char *conflict(const sfp__args *a)
         return NULL;
     if (sfp__args_string(a, "features"))
         return "--features and --state exclude each other: --features writes features of the backbone";
-    if (sfp__args_rank(a, "resize") > SFP_RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP_RANK_DEFAULT)
+    if (sfp__args_rank(a, "resize") > SFP__RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP__RANK_DEFAULT)
         return "--resize and --normalise exclude --state, which contains those of its run";
     return NULL;
 }
@@ -357,7 +357,7 @@ const sfp__command sfp__cmd_predict = {
     .name = "predict",
     .summary = "classify images by a saved state or a backbone's own head, or write their features",
     .operands = "PATH...",
-    .max_operands = SFP_OPERANDS_ANY,
+    .max_operands = SFP__OPERANDS_ANY,
     .text = "PATH is an image (JPEG, PNG or WebP), a directory (searched recursively, in sorted order) or a list (.csv or .txt, "
             "one file "
             "per line, relative to the list); with the state of a run on features, PATH is a .npy file with one row per sample. "
@@ -371,6 +371,6 @@ const sfp__command sfp__cmd_predict = {
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"
                 "  streamfp predict --backbone dino_small.safetensors --features features.npy images/\n",
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
     .run = run,
 };

@@ -11,14 +11,14 @@
 #include "io/file.h"
 #include "streamfp.h"
 
-#define SFP_PREDICT_TOP_MAX 100
-#define SFP_PREDICT_TAPS_MAX 1000 /* the backbone sets the limit */
+#define SFP__PREDICT_TOP_MAX 100
+#define SFP__PREDICT_TAPS_MAX 1000 /* the backbone sets the limit */
 
 /* The best classes of one image. */
 typedef struct sfp__ranking {
-    int count;                          /* 0: the image could not be read, or there are no classes */
-    int32_t label[SFP_PREDICT_TOP_MAX]; /* best first */
-    float probability[SFP_PREDICT_TOP_MAX];
+    int count;                           /* 0: the image could not be read, or there are no classes */
+    int32_t label[SFP__PREDICT_TOP_MAX]; /* best first */
+    float probability[SFP__PREDICT_TOP_MAX];
 } sfp__ranking;
 
 typedef struct sfp__predict {
@@ -28,7 +28,7 @@ typedef struct sfp__predict {
     int topk;
     sfp__filelist files;
     sfp_source *rows; /* of PATH.npy, in place of image files */
-    int32_t *labels; /* (files) with --eval */
+    int32_t *labels;  /* (files) with --eval */
     sfp_engine *engine;
     sfp_predictor *predictor;
     int classes;

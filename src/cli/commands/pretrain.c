@@ -35,7 +35,7 @@ static void on_progress(void *ctx, const sfp_pretrain_progress *p)
         return;
     t->phase = p->phase;
     t->last = p->seconds;
-    char eta_text[SFP_ETA_MAX];
+    char eta_text[SFP__ETA_MAX];
     double eta = p->fraction > p->start_fraction ? p->seconds * (1 - p->fraction) / (p->fraction - p->start_fraction) : 0;
     sfp__status_line_add(&l, PRIORITY_DONE, "%llu", (unsigned long long)p->done);
     if (p->total)
@@ -43,7 +43,7 @@ static void on_progress(void *ctx, const sfp_pretrain_progress *p)
     sfp__status_line_add(&l, PRIORITY_DONE, " %s", unit_of(p->phase));
     if (strcmp(p->phase, "train") == 0) {
         sfp__status_line_add(&l, PRIORITY_EPOCH, "  epoch %.2f", p->epoch);
-        for (int i = 0; i < SFP_TERMS; i++)
+        for (int i = 0; i < SFP__TERMS; i++)
             if (isfinite(p->loss[i]))
                 sfp__status_line_add(&l, PRIORITY_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
         if (isfinite(p->ncm))
@@ -75,7 +75,7 @@ static void put_command(const sfp__args *a, sfp__text *t)
     sfp__text_put(t, "streamfp pretrain");
     for (size_t i = 0; i < a->count; i++) {
         const char *name = a->opts[i].name, *value = a->values[i].text;
-        if (a->values[i].rank > SFP_RANK_DEFAULT && strcmp(name, "json") != 0 && strcmp(name, "resume") != 0)
+        if (a->values[i].rank > SFP__RANK_DEFAULT && strcmp(name, "json") != 0 && strcmp(name, "resume") != 0)
             sfp__text_printf(t, " --%s %s", name, value ? value : "");
     }
 }
@@ -96,7 +96,7 @@ static void print_result(const sfp_pretrain_result *r, const char *out, bool jso
     sfp__json_real(j, "images_per_second", r->images_per_second);
     sfp__out_printf(&o, "  %-24s %10.1f s, %.1f img/s\n", "time", r->seconds, r->images_per_second);
     sfp__json_object(j, "loss");
-    for (int i = 0; i < SFP_TERMS; i++) {
+    for (int i = 0; i < SFP__TERMS; i++) {
         sfp__json_real(j, sfp__pretrain_term_name(i), r->loss[i]);
         if (isfinite(r->loss[i]))
             sfp__out_printf(&o, "  loss, %-18s %10.4f\n", sfp__pretrain_term_name(i), r->loss[i]);
@@ -116,7 +116,7 @@ static sfp_status read_settings(const sfp__args *a, sfp_settings *s, sfp_error *
 {
     for (size_t i = 0; i < a->count; i++) {
         const char *name = a->opts[i].name;
-        if (a->values[i].rank > SFP_RANK_DEFAULT && strcmp(name, "json") != 0)
+        if (a->values[i].rank > SFP__RANK_DEFAULT && strcmp(name, "json") != 0)
             TRY(sfp_settings_set(s, name, sfp__args_value(a, name), err));
     }
     return SFP_OK;
@@ -166,6 +166,6 @@ const sfp__command sfp__cmd_pretrain = {
                 "  streamfp pretrain --data tar:tiny-imagenet --teacher deit_tiny.safetensors --seconds 3600 --out small\n"
                 "  streamfp pretrain --data folder:photos --out mine --resume\n",
     .opts = sfp__pretrain_rows,
-    .opt_count = SFP_PRETRAIN_ROWS,
+    .opt_count = SFP__PRETRAIN_ROWS,
     .run = run,
 };

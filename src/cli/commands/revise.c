@@ -11,16 +11,16 @@
 #include <string.h>
 
 static const sfp__opt merge_options[] = {
-    SFP_ROW_STRING("out", "FILE", NULL, "The state to write; -o FILE is the same."),
-    SFP_ROW_STRING("subtract", "FILE|DIR", NULL,
-                   "Take out these samples, after all others were added; may be repeated. They must have been learned.",
-                   .repeats = true),
-    SFP_ROW_FLAG("sums-only",
-                 "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
-    SFP_ROW_INT("min-count", "N", "2", 2, 1 << 30,
-                "With --sums-only: leave out classes with fewer samples. The sum over one sample is the sample."),
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
+    SFP__ROW_STRING("out", "FILE", NULL, "The state to write; -o FILE is the same."),
+    SFP__ROW_STRING("subtract", "FILE|DIR", NULL,
+                    "Take out these samples, after all others were added; may be repeated. They must have been learned.",
+                    .repeats = true),
+    SFP__ROW_FLAG("sums-only",
+                  "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
+    SFP__ROW_INT("min-count", "N", "2", 2, 1 << 30,
+                 "With --sums-only: leave out classes with fewer samples. The sum over one sample is the sample."),
+    SFP__ROW_THREADS,
+    SFP__ROW_JSON,
 };
 
 /* The classes that were left out, by name. */
@@ -47,7 +47,7 @@ static sfp_status warn_left_out(const left_out *l, int64_t min_count, sfp_error 
 {
     OWNED_BY(sfp__text_done) sfp__text list = {0};
     int n = l->names.count;
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     for (int i = 0; i < n; i++)
         sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(l->names.s[i], shown, sizeof shown));
     TRY(sfp__check_memory(!l->failed && !list.failed, err));
@@ -120,7 +120,7 @@ const sfp__command sfp__cmd_merge = {
     .summary = "add up what several learners have learned, without their images",
     .operands = "FILE|DIR...",
     .min_operands = 1,
-    .max_operands = SFP_OPERANDS_ANY,
+    .max_operands = SFP__OPERANDS_ANY,
     .text = "The default learner, and methods ncm and slda, are functions of sums over samples, so the sum of several states or "
             "checkpoints predicts as one learner of all their samples would. Classes are matched by name, and files of another "
             "backbone, input size, method or preprocessing are refused.\n\n"
@@ -129,13 +129,13 @@ const sfp__command sfp__cmd_merge = {
     .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
                 "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
                 "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n",
-    SFP_COMMAND_OPTIONS(merge_options),
+    SFP__COMMAND_OPTIONS(merge_options),
     .run = run_merge,
 };
 
 /* ------------------------------------------------------------- correct and forget */
 
-static const sfp__opt correct_options[] = {SFP_ROW_JSON};
+static const sfp__opt correct_options[] = {SFP__ROW_JSON};
 
 static void print_done(const sfp__args *args, const char *file, const char *label)
 {
@@ -177,7 +177,7 @@ const sfp__command sfp__cmd_correct = {
     .text = "DIR is the --out directory of a run with a live stream. " SAMPLE
             " An image that waits for a label, or was dropped, is learned.",
     .examples = "  streamfp correct runs/live mug/17.jpg bowl\n",
-    SFP_COMMAND_OPTIONS(correct_options),
+    SFP__COMMAND_OPTIONS(correct_options),
     .run = run_correct,
 };
 
@@ -191,7 +191,7 @@ const sfp__command sfp__cmd_forget = {
             " Of the sample only its id is left, and a mark by which the same bytes are not learned again. Lines of the logs "
             "and the image file itself stay.",
     .examples = "  streamfp forget runs/live mug/17.jpg\n",
-    SFP_COMMAND_OPTIONS(correct_options),
+    SFP__COMMAND_OPTIONS(correct_options),
     .run = run_forget,
 };
 
@@ -229,6 +229,6 @@ const sfp__command sfp__cmd_classes = {
     .examples = "  streamfp classes runs/live rename mgu mug\n"
                 "  streamfp classes runs/live merge cup mug\n"
                 "  streamfp classes runs/live remove test\n",
-    SFP_COMMAND_OPTIONS(correct_options),
+    SFP__COMMAND_OPTIONS(correct_options),
     .run = run_classes,
 };

@@ -41,7 +41,7 @@ static long seconds_left(const sfp_run_progress *p)
 
 static void add_task(sfp__status_line *l, const sfp_run_progress *p)
 {
-    char name[SFP_STATUS_LINE_PART];
+    char name[SFP__STATUS_LINE_PART];
     sfp__status_line_add(l, PRIORITY_TASK, "task %d of %d", p->task + 1, p->tasks);
     if (strncmp(p->task_name, "task ", 5) == 0)
         return; /* the dataset has its own numbers, perhaps from 0; two numbers would confuse */
@@ -130,7 +130,7 @@ static const char *class_name(const void *ctx, int label)
 
 static void print_matrix(const sfp_result *r)
 {
-    char title[SFP_TITLE_SIZE];
+    char title[SFP__TITLE_SIZE];
     int done = (int)sfp_result_number(r, "tasks_done");
     if (!isfinite(sfp_result_number(r, "average_accuracy")) || sfp_result_tasks(r) > MATRIX_TASKS)
         return;

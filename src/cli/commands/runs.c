@@ -23,16 +23,16 @@
 #include <sys/stat.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Maximum number of runs to list, newest first. 0: all."),
-    SFP_ROW_FLAG("latex", "compare: print the main results as a LaTeX table (package booktabs), one row per group of runs."),
-    SFP_ROW_FLAG("csv",
-                 "compare: print all results as CSV, one row per group of runs, with mean, half width and number of runs."),
-    SFP_ROW_FLAG("markdown", "compare: print the measured results as a Markdown table, one row per group of runs."),
-    SFP_ROW_STRING("html", "FILE", NULL, "compare: write a page with the table and plots of the accuracy."),
-    SFP_ROW_STRING("plot", "FILE.svg", NULL,
-                   "compare: write a plot of the accuracy: over the only option with numbers that differs, else as bars."),
-    SFP_ROW_FLAG("gone", "forget: remove all runs whose directory does not exist any more."),
-    SFP_ROW_JSON,
+    SFP__ROW_INT("limit", "N", "20", 0, 1000000, "Maximum number of runs to list, newest first. 0: all."),
+    SFP__ROW_FLAG("latex", "compare: print the main results as a LaTeX table (package booktabs), one row per group of runs."),
+    SFP__ROW_FLAG("csv",
+                  "compare: print all results as CSV, one row per group of runs, with mean, half width and number of runs."),
+    SFP__ROW_FLAG("markdown", "compare: print the measured results as a Markdown table, one row per group of runs."),
+    SFP__ROW_STRING("html", "FILE", NULL, "compare: write a page with the table and plots of the accuracy."),
+    SFP__ROW_STRING("plot", "FILE.svg", NULL,
+                    "compare: write a plot of the accuracy: over the only option with numbers that differs, else as bars."),
+    SFP__ROW_FLAG("gone", "forget: remove all runs whose directory does not exist any more."),
+    SFP__ROW_JSON,
 };
 
 /* ---------------------------------------------------------------------- list */
@@ -72,7 +72,7 @@ static sfp_status list_row(void *ctx, const char *text, sfp_error *err)
     sfp__put_cell(stdout, text_of(run, "method"), 24);
     (void)printf("  ");
     sfp__put_cell(stdout, text_of(run, "data"), 28);
-    if (sfp__json_is(seed, SFP_JSON_STRING)) /* above 2^63 */
+    if (sfp__json_is(seed, SFP__JSON_STRING)) /* above 2^63 */
         (void)printf("  %6s", sfp__json_text(seed));
     else
         (void)printf("  %6" PRId64, (int64_t)sfp__json_integer(seed));
@@ -82,13 +82,13 @@ static sfp_status list_row(void *ctx, const char *text, sfp_error *err)
     put_number(run, "seconds", 8, 1);
     (void)printf("  ");
     sfp__put_text(stdout, text_of(run, "dir"), 0);
-    bool running = sfp__json_is(sfp__json_get(run, "running"), SFP_JSON_TRUE),
-         finished = sfp__json_is(sfp__json_get(run, "finished"), SFP_JSON_TRUE);
+    bool running = sfp__json_is(sfp__json_get(run, "running"), SFP__JSON_TRUE),
+         finished = sfp__json_is(sfp__json_get(run, "finished"), SFP__JSON_TRUE);
     (void)printf("%s%s\n",
                  running    ? " (running)"
                  : finished ? ""
                             : " (not finished)",
-                 sfp__json_is(sfp__json_get(run, "gone"), SFP_JSON_TRUE) ? " (gone)" : "");
+                 sfp__json_is(sfp__json_get(run, "gone"), SFP__JSON_TRUE) ? " (gone)" : "");
     return SFP_OK;
 }
 
@@ -170,7 +170,7 @@ void sfp__print_numbers(const sfp_result *r)
 
 static void print_matrix(const sfp_result *r)
 {
-    char number[16], title[SFP_TITLE_SIZE];
+    char number[16], title[SFP__TITLE_SIZE];
     (void)printf("\naccuracy on task (columns) after task (rows)\n%-20s", "");
     for (int j = 0; j < r->tasks; j++)
         (void)printf("  %6d", j + 1);
@@ -264,12 +264,12 @@ static sfp_status choose_outputs(const sfp__args *args, int *count, output out[2
     static const struct {
         const char *option;
         sfp__compare_format format;
-    } list[] = {{"json", SFP_COMPARE_JSON},         {"latex", SFP_COMPARE_LATEX}, {"csv", SFP_COMPARE_CSV},
-                {"markdown", SFP_COMPARE_MARKDOWN}, {"html", SFP_COMPARE_HTML},   {"plot", SFP_COMPARE_PLOT}};
+    } list[] = {{"json", SFP__COMPARE_JSON},         {"latex", SFP__COMPARE_LATEX}, {"csv", SFP__COMPARE_CSV},
+                {"markdown", SFP__COMPARE_MARKDOWN}, {"html", SFP__COMPARE_HTML},   {"plot", SFP__COMPARE_PLOT}};
     const char *first = NULL;
     *count = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        bool file = list[i].format == SFP_COMPARE_HTML || list[i].format == SFP_COMPARE_PLOT;
+        bool file = list[i].format == SFP__COMPARE_HTML || list[i].format == SFP__COMPARE_PLOT;
         const char *name = file ? sfp__args_string(args, list[i].option) : NULL;
         if (!(file ? name != NULL : sfp__args_flag(args, list[i].option)))
             continue;
@@ -279,11 +279,11 @@ static sfp_status choose_outputs(const sfp__args *args, int *count, output out[2
         first = list[i].option;
         out[(*count)++] = (output){list[i].format, name};
         size_t n = name ? strlen(name) : 0;
-        if (list[i].format == SFP_COMPARE_PLOT && (n < 5 || strcmp(name + n - 4, ".svg") != 0))
+        if (list[i].format == SFP__COMPARE_PLOT && (n < 5 || strcmp(name + n - 4, ".svg") != 0))
             return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", name);
     }
     if (*count == 0)
-        out[(*count)++] = (output){SFP_COMPARE_TEXT, NULL};
+        out[(*count)++] = (output){SFP__COMPARE_TEXT, NULL};
     return SFP_OK;
 }
 
@@ -373,7 +373,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++) {
         const char *name = args->opts[i].name;
-        if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(name, "json") != 0 && strcmp(name, "limit") != 0)
+        if (args->values[i].rank == SFP__RANK_COMMAND_LINE && strcmp(name, "json") != 0 && strcmp(name, "limit") != 0)
             return strcmp(name, "gone") == 0
                        ? sfp__fail_usage(err, "--gone is an option of forget, expected 'runs forget --gone'")
                        : sfp__fail_usage(err, "--%s is an option of compare, expected 'runs compare RUN RUN...'", name);
@@ -384,16 +384,16 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 static const sfp__verb verbs[] = {
     {"list", list, 0, 0, NULL, "limit"},
     {"show", show, 1, 1, "one run number or directory", NULL},
-    {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
-    {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
-    {"forget", forget, 0, SFP_OPERANDS_ANY, "run numbers, run directories or --gone", "gone"},
+    {"compare", compare, 2, SFP__OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
+    {"add", add, 1, SFP__OPERANDS_ANY, "at least one run directory", NULL},
+    {"forget", forget, 0, SFP__OPERANDS_ANY, "run numbers, run directories or --gone", "gone"},
 };
 
 const sfp__command sfp__cmd_runs = {
     .name = "runs",
     .summary = "list runs, show one, compare several",
     .operands = "[list | show RUN | compare RUN RUN... | add DIR... | forget RUN...]",
-    .max_operands = SFP_OPERANDS_ANY,
+    .max_operands = SFP__OPERANDS_ANY,
     .text =
         "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
         "with a row per group of runs that differ only in the seed, named by the preset and the options that differ, with mean "
@@ -407,7 +407,7 @@ const sfp__command sfp__cmd_runs = {
                 "  streamfp runs show 12\n"
                 "  streamfp runs compare 12 13 14 runs/baseline\n"
                 "  streamfp runs compare 12 13 14 runs/baseline --latex > table.tex\n",
-    SFP_COMMAND_OPTIONS(options),
-    SFP_COMMAND_VERBS(verbs),
+    SFP__COMMAND_OPTIONS(options),
+    SFP__COMMAND_VERBS(verbs),
     .run = run,
 };

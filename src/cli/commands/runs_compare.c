@@ -17,7 +17,7 @@ static void option_json(const sfp__run_groups *g, const char *key, void *ctx)
 static void number_json(sfp__json *j, const sfp__run_groups *g, int k, const sfp__result_field *number)
 {
     double mean, half;
-    char key[SFP_FIELD_KEY_SIZE];
+    char key[SFP__FIELD_KEY_SIZE];
     int n = sfp__run_groups_values(g, k, number);
     sfp__mean_interval(n, g->x, &mean, &half);
     sfp__json_object(j, sfp__result_field_key(number, key));
@@ -75,7 +75,7 @@ sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, sfp__compare_for
 {
     OWNED_BY(sfp__run_groups_done) sfp__run_groups g = {0};
     TRY(sfp__run_groups_init(&g, n, runs, err));
-    if (format != SFP_COMPARE_JSON)
+    if (format != SFP__COMPARE_JSON)
         return sfp__runs_write_table(&g, format, path, err);
     print_json(&g);
     return SFP_OK;

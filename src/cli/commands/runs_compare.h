@@ -10,13 +10,13 @@ typedef struct sfp__named_run {
 } sfp__named_run;
 
 typedef enum sfp__compare_format {
-    SFP_COMPARE_TEXT,
-    SFP_COMPARE_JSON,
-    SFP_COMPARE_LATEX,
-    SFP_COMPARE_CSV,
-    SFP_COMPARE_MARKDOWN,
-    SFP_COMPARE_HTML, /* a file */
-    SFP_COMPARE_PLOT  /* a file */
+    SFP__COMPARE_TEXT,
+    SFP__COMPARE_JSON,
+    SFP__COMPARE_LATEX,
+    SFP__COMPARE_CSV,
+    SFP__COMPARE_MARKDOWN,
+    SFP__COMPARE_HTML, /* a file */
+    SFP__COMPARE_PLOT  /* a file */
 } sfp__compare_format;
 
 /* Compares runs on standard output or, for HTML and PLOT, in the file `path`. Runs that differ only in the seed (and in the output

@@ -112,18 +112,18 @@ static sfp_status describe(const sfp__run_groups *g, const sfp__strings *keys, s
 /* Whether a format has a column for these numbers: CSV has all, LaTeX the main ones, and people see only measured ones. */
 static bool is_shown(const sfp__run_groups *g, const sfp__result_field *number, sfp__compare_format format)
 {
-    bool measured = format == SFP_COMPARE_CSV;
+    bool measured = format == SFP__COMPARE_CSV;
     for (int k = 0; k < g->count && number->column; k++)
         measured = measured || sfp__run_groups_values(g, k, number) > 0;
-    return number->column && measured && (number->main || format != SFP_COMPARE_LATEX) &&
-           (format == SFP_COMPARE_CSV || sfp__run_groups_show(g, number));
+    return number->column && measured && (number->main || format != SFP__COMPARE_LATEX) &&
+           (format == SFP__COMPARE_CSV || sfp__run_groups_show(g, number));
 }
 
 static sfp_status fill_column(const sfp__run_groups *g, const sfp__result_field *number, bool csv, sfp__table *t, int column,
                               sfp_error *err)
 {
     OWNED char *name = NULL;
-    char key[SFP_FIELD_KEY_SIZE];
+    char key[SFP__FIELD_KEY_SIZE];
     const char *unit = csv ? NULL : number->fraction ? "%" : number->unit; /* the values of CSV are not scaled */
     TRY(sfp__text_new(&name, err, "%s%s%s", csv ? sfp__result_field_key(number, key) : number->label, unit ? ", " : "",
                       unit ? unit : ""));
@@ -158,13 +158,13 @@ static sfp_status make_table(const sfp__run_groups *g, const sfp__strings *keys,
     for (const sfp__result_field *number = sfp__result_fields; number->key; number++)
         columns += is_shown(g, number, format);
     TRY(sfp__table_create(g->count, columns, &t, err));
-    TRY(sfp__table_set_text(&t->title, format == SFP_COMPARE_HTML ? "Results" : "Comparison of runs", err));
+    TRY(sfp__table_set_text(&t->title, format == SFP__COMPARE_HTML ? "Results" : "Comparison of runs", err));
     TRY(sfp__table_set_text(&t->label, "tab:runs", err));
     TRY(name_rows(g, keys, t, err));
     TRY(describe(g, keys, t, err));
     for (const sfp__result_field *number = sfp__result_fields; number->key; number++)
         if (is_shown(g, number, format))
-            TRY(fill_column(g, number, format == SFP_COMPARE_CSV, t, column++, err));
+            TRY(fill_column(g, number, format == SFP__COMPARE_CSV, t, column++, err));
     mark_best(t, g, format);
     *out = TAKE(t);
     return SFP_OK;
@@ -228,7 +228,7 @@ static sfp_status plots_init(plots *p, const sfp__run_groups *g, const sfp__stri
     size_t n = (size_t)g->count;
     const sfp__want list[] = {
         {&p->x, n, sizeof *p->x}, {&p->y, n, sizeof *p->y}, {&p->half, n, sizeof *p->half}, {&p->line, 3 * n, sizeof *p->line}};
-    TRY(sfp__block(&p->block, SFP_LIST(list), err));
+    TRY(sfp__block(&p->block, SFP__LIST(list), err));
     p->g = g;
     p->keys = keys;
     p->chart.fraction = true;
@@ -287,7 +287,7 @@ static sfp_status make_lines(plots *p, const char *option, int *lines, sfp_error
         high = fmax(high, p->x[k]);
     }
     *lines = 0;
-    if (p->names.count > SFP_CHART_SERIES || low >= high)
+    if (p->names.count > SFP__CHART_SERIES || low >= high)
         return SFP_OK;
     p->chart.x_name = option;
     p->chart.log_x = low > 0 && high >= 10 * low;
@@ -341,12 +341,12 @@ static sfp_status write_page(const sfp__run_groups *g, const sfp__strings *keys,
     bool drawn;
     sfp__page_begin(&page, "Comparison of runs", NULL);
     sfp__text_printf(&page, "<header><h1>Comparison of %d runs</h1></header>", g->n);
-    sfp__table_write(t, SFP_TABLE_HTML, &page);
+    sfp__table_write(t, SFP__TABLE_HTML, &page);
     sfp__text_put(&page, "<section class=\"card\">");
-    TRY(draw_bars(g, keys, t, SFP_CHART_INLINE, &page, &drawn, err));
+    TRY(draw_bars(g, keys, t, SFP__CHART_INLINE, &page, &drawn, err));
     if (!drawn)
         sfp__text_put(&page, "<p class=\"note\">No run has an accuracy to plot.</p>");
-    TRY(draw_lines(g, keys, SFP_CHART_INLINE, &page, &drawn, err));
+    TRY(draw_lines(g, keys, SFP__CHART_INLINE, &page, &drawn, err));
     sfp__text_put(&page, "</section>");
     return sfp__page_write(&page, path, err);
 }
@@ -356,9 +356,9 @@ static sfp_status write_plot(const sfp__run_groups *g, const sfp__strings *keys,
 {
     OWNED_BY(sfp__text_done) sfp__text svg = {0};
     bool drawn;
-    TRY(draw_lines(g, keys, SFP_CHART_FILE, &svg, &drawn, err));
+    TRY(draw_lines(g, keys, SFP__CHART_FILE, &svg, &drawn, err));
     if (!drawn)
-        TRY(draw_bars(g, keys, t, SFP_CHART_FILE, &svg, &drawn, err));
+        TRY(draw_bars(g, keys, t, SFP__CHART_FILE, &svg, &drawn, err));
     if (!drawn)
         return sfp__fail(err, SFP_EINVAL, "no run has an accuracy, so there is nothing to plot");
     return svg.failed ? sfp__fail_nomem(err) : sfp__file_write(path, svg.s, svg.length, err);
@@ -382,14 +382,14 @@ sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format f
     keys = list.keys;
     TRY(sfp__check_memory(!list.failed, err));
     TRY(make_table(g, &keys, format, &t, err));
-    if (format == SFP_COMPARE_HTML)
+    if (format == SFP__COMPARE_HTML)
         return write_page(g, &keys, t, path, err);
-    if (format == SFP_COMPARE_PLOT)
+    if (format == SFP__COMPARE_PLOT)
         return write_plot(g, &keys, t, path, err);
     return print_table(t,
-                       format == SFP_COMPARE_LATEX      ? SFP_TABLE_LATEX
-                       : format == SFP_COMPARE_CSV      ? SFP_TABLE_CSV
-                       : format == SFP_COMPARE_MARKDOWN ? SFP_TABLE_MARKDOWN
-                                                        : SFP_TABLE_TEXT,
+                       format == SFP__COMPARE_LATEX      ? SFP__TABLE_LATEX
+                       : format == SFP__COMPARE_CSV      ? SFP__TABLE_CSV
+                       : format == SFP__COMPARE_MARKDOWN ? SFP__TABLE_MARKDOWN
+                                                         : SFP__TABLE_TEXT,
                        err);
 }

@@ -26,13 +26,13 @@ static bool is_live(const char *data)
 static const char *clock_of(const sfp_result *r)
 {
     const char *given = sfp__result_value(r, "clock"), *rate = sfp__result_value(r, "rate"), *data = sfp__result_value(r, "data");
-    const char *real = sfp__clock_name(SFP_CLOCK_REAL);
+    const char *real = sfp__clock_name(SFP__CLOCK_REAL);
     bool live = data && is_live(data), rated = rate && strcmp(rate, "max") != 0;
     bool paced = live && strncmp(data, "synthetic", strlen("synthetic")) !=
                              0; /* the source has its own rate: clock real needs no --rate */
     if (given && (!rate || rated || (paced && strcmp(given, real) == 0)))
         return given;
-    return !rated ? sfp__clock_name(SFP_CLOCK_OFF) : live ? real : sfp__clock_name(SFP_CLOCK_VIRTUAL);
+    return !rated ? sfp__clock_name(SFP__CLOCK_OFF) : live ? real : sfp__clock_name(SFP__CLOCK_VIRTUAL);
 }
 
 const char *sfp__run_option(const sfp_result *r, const char *key)
@@ -220,7 +220,7 @@ sfp_status sfp__run_groups_init(sfp__run_groups *g, int n, const sfp__named_run 
                               {&g->first, count, sizeof *g->first},
                               {&g->excluded, count, sizeof *g->excluded},
                               {&g->x, count, sizeof *g->x}};
-    TRY(sfp__block(&g->block, SFP_LIST(list), err));
+    TRY(sfp__block(&g->block, SFP__LIST(list), err));
     make_groups(g);
     exclude_older(g);
     return SFP_OK;

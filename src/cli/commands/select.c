@@ -10,17 +10,17 @@
 #include <math.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "Selector (required)."),
-    SFP_ROW_STRING("features", "FILE", NULL, "Features, one row per sample (required)."),
-    SFP_ROW_STRING("labels", "FILE", NULL,
-                   "Labels from 0, one per sample; required by camel, craig and gradmatch, ignored by the others."),
-    SFP_ROW_STRING("probs", "FILE", NULL,
-                   "Predicted probabilities, one row per sample; required by craig and gradmatch, ignored by the others."),
-    SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Fraction of the samples to choose (required). 1 or more: all."),
-    SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square is the weight of a sample."),
-    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers of random, gradmatch and d2; the others use none."),
-    SFP_ROW_JSON,
-    SFP_ROW_THREADS,
+    SFP__ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "Selector (required)."),
+    SFP__ROW_STRING("features", "FILE", NULL, "Features, one row per sample (required)."),
+    SFP__ROW_STRING("labels", "FILE", NULL,
+                    "Labels from 0, one per sample; required by camel, craig and gradmatch, ignored by the others."),
+    SFP__ROW_STRING("probs", "FILE", NULL,
+                    "Predicted probabilities, one row per sample; required by craig and gradmatch, ignored by the others."),
+    SFP__ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Fraction of the samples to choose (required). 1 or more: all."),
+    SFP__ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square is the weight of a sample."),
+    SFP__ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers of random, gradmatch and d2; the others use none."),
+    SFP__ROW_JSON,
+    SFP__ROW_THREADS,
 };
 
 static const sfp__no_effect_rule no_effect_rules[] = {{"distance", "method!=d2", "{method}", "only d2 uses it"}};
@@ -127,7 +127,7 @@ static sfp_status check_required(const sfp__args *args, method m, sfp_error *err
 {
     static const char *const always[] = {"method", "features", "ratio"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        if (sfp__args_rank(args, always[i]) == SFP_RANK_UNSET)
+        if (sfp__args_rank(args, always[i]) == SFP__RANK_UNSET)
             return sfp__fail_usage(err, "--%s is missing", always[i]);
     bool labels = (m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels");
     if (labels || (uses_probs(m) && !sfp__args_string(args, "probs")))
@@ -155,7 +155,7 @@ static sfp_status choose_coreset(job *j, const sfp__args *args, sfp_error *err)
         warn_not_finite(&j->probs, sfp__args_string(args, "probs"));
     size_t n = (size_t)j->features.rows;
     const sfp__want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
-    TRY(sfp__block(&j->block, SFP_LIST(list), err));
+    TRY(sfp__block(&j->block, SFP__LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
     o.method = sfp__args_text(args, "method");
     o.ratio = sfp__args_real(args, "ratio");
@@ -203,7 +203,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
     TRY(check_required(args, j.method, err));
-    TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(args, SFP__LIST(no_effect_rules), 0, NULL, err));
     TRY(choose_coreset(&j, args, err));
     print_coreset(&j, sfp__args_flag(args, "json"));
     return SFP_OK;
@@ -225,6 +225,6 @@ const sfp__command sfp__cmd_select = {
     .examples = "  streamfp select --method kcenter --features f.npy --ratio 0.1\n"
                 "  streamfp select --method gradmatch --features f.npy --labels y.npy --probs p.npy --ratio 0.1 --json\n"
                 "  streamfp select --method camel --features all.safetensors:features --labels y.csv --ratio 0.2 > chosen.tsv\n",
-    SFP_COMMAND_OPTIONS(options),
+    SFP__COMMAND_OPTIONS(options),
     .run = run,
 };

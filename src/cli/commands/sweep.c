@@ -8,12 +8,12 @@
 #include <string.h>
 
 static const sfp__opt own[] = {
-    SFP_ROW_GROUP("Sweep"),
-    SFP_ROW_STRING(
+    SFP__ROW_GROUP("Sweep"),
+    SFP__ROW_STRING(
         "grid", "KEY=VALUE,VALUE", NULL,
         "An option of 'streamfp run' and its values; may be repeated. The values of the last grid are the columns of the table.",
         .repeats = true),
-    SFP_ROWS_EXECUTION("3", "0", "sweep"),
+    SFP__ROWS_EXECUTION("3", "0", "sweep"),
 };
 
 static const sfp__opt *options(size_t *count)

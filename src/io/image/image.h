@@ -35,7 +35,7 @@ sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, 
 /* Returns whether the file name has an image extension: .jpg, .jpeg, .png or .webp, in any case. */
 bool sfp__image_name(const char *path);
 
-typedef enum sfp__filter { SFP_FILTER_BILINEAR, SFP_FILTER_BICUBIC } sfp__filter;
+typedef enum sfp__filter { SFP__FILTER_BILINEAR, SFP__FILTER_BICUBIC } sfp__filter;
 
 /* Pillow's antialiased resize, with 8-bit fixed-point steps; *out is newly allocated. */
 sfp_status sfp__image_resize(const sfp__image *im, int width, int height, sfp__filter filter, sfp__image *out, sfp_error *err);
@@ -47,12 +47,12 @@ sfp_status sfp__image_cut(sfp__image *im, const char *label, const int32_t box[4
 
 /* docs/method.md, section 6. Squash: resize to size x size. Crop: resize the short side to round(size*256/224), then crop the
  * centre at offsets rounded down. */
-typedef enum sfp__resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp__resize;
+typedef enum sfp__resize { SFP__RESIZE_SQUASH, SFP__RESIZE_CROP } sfp__resize;
 sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err);
 
 /* A row of floats travels as an image from a source of features to a pass (model/vit_rows.c): its bytes, then zeros, are those of an
  * image with this side. */
-#define SFP_ROW_MAX 16384 /* floats */
+#define SFP__ROW_MAX 16384 /* floats */
 static inline int sfp__row_side(size_t bytes)
 {
     int side = 1;

@@ -96,7 +96,7 @@ static double scale_of(const struct line *l)
 
 static double support_of(const struct line *l)
 {
-    return (l->filter == SFP_FILTER_BICUBIC ? 2.0 : 1.0) * fmax(scale_of(l), 1.0);
+    return (l->filter == SFP__FILTER_BICUBIC ? 2.0 : 1.0) * fmax(scale_of(l), 1.0);
 }
 
 /* Finds the inputs [*from, *to) under the filter of output i of the line; returns its centre. */
@@ -111,7 +111,7 @@ static double window_of(const struct line *l, int i, int *from, int *to)
 /* Computes the weights of a->count outputs of the line, from output `begin` on. */
 static void axis_fill(struct axis *a, const struct line *l, int begin)
 {
-    double (*f)(double) = l->filter == SFP_FILTER_BICUBIC ? bicubic : bilinear;
+    double (*f)(double) = l->filter == SFP__FILTER_BICUBIC ? bicubic : bilinear;
     double scale = scale_of(l), inverse = scale > 1.0 ? 1.0 / scale : 1.0;
     double *exact = a->block; /* (stride) */
     for (int i = 0; i < a->count; i++) {
@@ -403,7 +403,7 @@ static sfp_status resize_tall(const struct line *down, struct across *across, co
     int32_t *sums;
     uint8_t *piece;
     const sfp__want list[] = {{&sums, bytes, sizeof *sums}, {&piece, PIECE, bytes}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     TRY(axis_init(&axis, down, 1, err));
     for (int i = 0; i < down->count; i++) {
         axis_fill(&axis, down, i);
@@ -504,11 +504,12 @@ sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__
     TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)
         return sfp__fail(err, SFP_EINVAL, "new image size is %d, expected 1 to %d", size, INT_MAX / 256);
-    if (how == SFP_RESIZE_SQUASH)
-        return resize_window(im, size, size, SFP_FILTER_BILINEAR, 0, 0, size, size, out, err);
+    if (how == SFP__RESIZE_SQUASH)
+        return resize_window(im, size, size, SFP__FILTER_BILINEAR, 0, 0, size, size, out, err);
     /* 224 of 256 is the usual ratio; the long side is rounded down, as in torchvision */
     int64_t target = ((int64_t)size * 256 + 112) / 224;
     int64_t w = im->width, h = im->height, side = w < h ? w : h;
     int64_t full_w = w == side ? target : target * w / side, full_h = h == side ? target : target * h / side;
-    return resize_window(im, full_w, full_h, SFP_FILTER_BILINEAR, (full_w - size) / 2, (full_h - size) / 2, size, size, out, err);
+    return resize_window(im, full_w, full_h, SFP__FILTER_BILINEAR, (full_w - size) / 2, (full_h - size) / 2, size, size, out,
+                         err);
 }

@@ -16,9 +16,9 @@ struct cursor {
     sfp_error *err;
 };
 
-static const char *const npy_codes[SFP_DTYPE_COUNT] = {
+static const char *const npy_codes[SFP__DTYPE_COUNT] = {
 #define NPY_CODE(name, text, size, npy) npy,
-    SFP_DTYPE_LIST(NPY_CODE)
+    SFP__DTYPE_LIST(NPY_CODE)
 #undef NPY_CODE
 };
 
@@ -84,7 +84,7 @@ static sfp_status parse_descr(struct cursor *c, sfp__tensor *t)
     sfp__printable(descr, shown, sizeof shown);
     if (descr[0] == '>')
         return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy type '%s' is big-endian, expected little-endian", c->path, shown);
-    for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
+    for (int i = 0; i < SFP__DTYPE_COUNT; i++) {
         if (npy_codes[i] && strcmp(npy_codes[i], descr) == 0) {
             t->dtype = (sfp__dtype)i;
             return SFP_OK;
@@ -128,8 +128,8 @@ static sfp_status parse_shape(struct cursor *c, sfp__tensor *t)
     while (!accept(c, ')')) {
         if (!comma)
             return fail_expected(c, "',' or ')'");
-        if (t->ndim == SFP_MAX_DIMS)
-            return sfp__fail(c->err, SFP_ELIMIT, "%s: npy has more than %d dimensions", c->path, SFP_MAX_DIMS);
+        if (t->ndim == SFP__MAX_DIMS)
+            return sfp__fail(c->err, SFP_ELIMIT, "%s: npy has more than %d dimensions", c->path, SFP__MAX_DIMS);
         TRY(parse_dimension(c, &t->shape[t->ndim]));
         t->ndim++;
         comma = accept(c, ',');
@@ -201,7 +201,7 @@ static sfp_status parse_npy(const char *path, const uint8_t *bytes, size_t size,
     const char *header = (const char *)bytes + start;
     struct cursor c = {header, header + length, path, err};
     TRY(parse_dict(&c, t));
-    char shape[SFP_SHAPE_MAX];
+    char shape[SFP__SHAPE_MAX];
     sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &t->count, &t->bytes))
         return sfp__fail(err, SFP_ELIMIT, "%s: npy shape %s is too large", path, shape);
@@ -261,7 +261,7 @@ static bool is_npz(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 /* Adds a member as a tensor, which is named like the member without ".npy". */
 static sfp_status add_member(sfp__tensor_file *f, const sfp__zip *zip, const sfp__zip_member *m, sfp_error *err)
 {
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     const uint8_t *bytes;
     uint8_t *unpacked = NULL;
     OWNED_BY(sfp__text_done) sfp__text label = {0};
@@ -312,11 +312,11 @@ static void write_header(const sfp__tensor *t, sfp__text *text)
 sfp_status sfp__npy_write(const char *path, const sfp__tensor *t, sfp_error *err)
 {
     size_t count, bytes;
-    if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT || !npy_codes[t->dtype])
+    if ((int)t->dtype < 0 || t->dtype >= SFP__DTYPE_COUNT || !npy_codes[t->dtype])
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: element type is %s, which npy does not have", path,
                          sfp__dtype_name(t->dtype));
-    if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
-        return sfp__fail(err, SFP_ELIMIT, "%s: tensor has %d dimensions, expected at most %d", path, t->ndim, SFP_MAX_DIMS);
+    if (t->ndim < 0 || t->ndim > SFP__MAX_DIMS)
+        return sfp__fail(err, SFP_ELIMIT, "%s: tensor has %d dimensions, expected at most %d", path, t->ndim, SFP__MAX_DIMS);
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
         return sfp__fail(err, SFP_EINVAL, "%s: tensor has %zu bytes%s, which do not match its shape", path, t->bytes,
                          t->data ? "" : " (NULL)");

@@ -42,13 +42,13 @@ sfp__pickle_limits sfp__pickle_limits_defaults(void)
 
 sfp_status sfp__pickle_create(sfp__pickle **out, sfp_error *err)
 {
-    static const uint8_t constants[] = {SFP_PICKLE_NONE, SFP_PICKLE_BOOL, SFP_PICKLE_BOOL};
+    static const uint8_t constants[] = {SFP__PICKLE_NONE, SFP__PICKLE_BOOL, SFP__PICKLE_BOOL};
     OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     sfp__pickle_value v = 0;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     for (size_t i = 0; i < sizeof constants; i++) {
         TRY(sfp__pickle_new_node(p, (sfp__pickle_type)constants[i], &v, err));
-        p->nodes[i].integer = i == SFP_PICKLE_NODE_TRUE;
+        p->nodes[i].integer = i == SFP__PICKLE_NODE_TRUE;
     }
     *out = TAKE(p);
     return SFP_OK;
@@ -59,7 +59,7 @@ void sfp__pickle_free(sfp__pickle *p)
     if (!p)
         return;
     for (size_t i = 0; i < p->count; i++)
-        if (p->nodes[i].type >= SFP_PICKLE_LIST)
+        if (p->nodes[i].type >= SFP__PICKLE_LIST)
             sfp__free(p->nodes[i].item);
     sfp__free(p->nodes);
     for (sfp__pickle_chunk *c = p->chunks, *next; c; c = next) {
@@ -89,7 +89,7 @@ bool sfp__pickle_next(const sfp__pickle *p, sfp__pickle_type type, sfp__pickle_v
 
 sfp__pickle_type sfp__pickle_type_of(const sfp__pickle *p, sfp__pickle_value v)
 {
-    return sfp__pickle_is_small(v) ? SFP_PICKLE_INT : (sfp__pickle_type)sfp__pickle_node_of(p, v)->type;
+    return sfp__pickle_is_small(v) ? SFP__PICKLE_INT : (sfp__pickle_type)sfp__pickle_node_of(p, v)->type;
 }
 
 const char *sfp__pickle_type_name(sfp__pickle_type type)
@@ -105,13 +105,13 @@ int64_t sfp__pickle_int(const sfp__pickle *p, sfp__pickle_value v)
     if (sfp__pickle_is_small(v))
         return (int64_t)v >> 1;
     sfp__pickle_type type = sfp__pickle_type_of(p, v);
-    return type == SFP_PICKLE_INT || type == SFP_PICKLE_BOOL ? sfp__pickle_node_of(p, v)->integer : 0;
+    return type == SFP__PICKLE_INT || type == SFP__PICKLE_BOOL ? sfp__pickle_node_of(p, v)->integer : 0;
 }
 
 const char *sfp__pickle_text(const sfp__pickle *p, sfp__pickle_value v, size_t *length)
 {
     sfp__pickle_type type = sfp__pickle_type_of(p, v);
-    if (type != SFP_PICKLE_TEXT && type != SFP_PICKLE_BYTES)
+    if (type != SFP__PICKLE_TEXT && type != SFP__PICKLE_BYTES)
         return NULL;
     if (length)
         *length = sfp__pickle_node_of(p, v)->count;
@@ -120,18 +120,18 @@ const char *sfp__pickle_text(const sfp__pickle *p, sfp__pickle_value v, size_t *
 
 const char *sfp__pickle_global(const sfp__pickle *p, sfp__pickle_value v)
 {
-    return sfp__pickle_type_of(p, v) == SFP_PICKLE_GLOBAL ? sfp__pickle_node_of(p, v)->text : NULL;
+    return sfp__pickle_type_of(p, v) == SFP__PICKLE_GLOBAL ? sfp__pickle_node_of(p, v)->text : NULL;
 }
 
 size_t sfp__pickle_count(const sfp__pickle *p, sfp__pickle_value v)
 {
     switch (sfp__pickle_type_of(p, v)) {
-    case SFP_PICKLE_LIST:
-    case SFP_PICKLE_TUPLE:
-    case SFP_PICKLE_OBJECT:
-    case SFP_PICKLE_PERSISTENT:
+    case SFP__PICKLE_LIST:
+    case SFP__PICKLE_TUPLE:
+    case SFP__PICKLE_OBJECT:
+    case SFP__PICKLE_PERSISTENT:
         return sfp__pickle_node_of(p, v)->count;
-    case SFP_PICKLE_DICT:
+    case SFP__PICKLE_DICT:
         return sfp__pickle_node_of(p, v)->count / 2;
     default:
         return 0;
@@ -141,7 +141,7 @@ size_t sfp__pickle_count(const sfp__pickle *p, sfp__pickle_value v)
 sfp__pickle_value sfp__pickle_item(const sfp__pickle *p, sfp__pickle_value v, size_t i)
 {
     const sfp__pickle_node *n = sfp__pickle_node_of(p, v);
-    return n->type == SFP_PICKLE_DICT ? n->item[2 * i + 1] : n->item[i];
+    return n->type == SFP__PICKLE_DICT ? n->item[2 * i + 1] : n->item[i];
 }
 
 sfp__pickle_value sfp__pickle_key(const sfp__pickle *p, sfp__pickle_value dict, size_t i)
@@ -151,7 +151,7 @@ sfp__pickle_value sfp__pickle_key(const sfp__pickle *p, sfp__pickle_value dict, 
 
 bool sfp__pickle_get(const sfp__pickle *p, sfp__pickle_value dict, const char *key, sfp__pickle_value *out)
 {
-    if (sfp__pickle_type_of(p, dict) != SFP_PICKLE_DICT)
+    if (sfp__pickle_type_of(p, dict) != SFP__PICKLE_DICT)
         return false;
     for (size_t i = sfp__pickle_count(p, dict), length; i-- > 0;) {
         const char *text = sfp__pickle_text(p, sfp__pickle_key(p, dict, i), &length);
@@ -165,11 +165,11 @@ bool sfp__pickle_get(const sfp__pickle *p, sfp__pickle_value dict, const char *k
 
 bool sfp__pickle_get_int(const sfp__pickle *p, sfp__pickle_value dict, int64_t key, sfp__pickle_value *out)
 {
-    if (sfp__pickle_type_of(p, dict) != SFP_PICKLE_DICT)
+    if (sfp__pickle_type_of(p, dict) != SFP__PICKLE_DICT)
         return false;
     for (size_t i = sfp__pickle_count(p, dict); i-- > 0;) {
         sfp__pickle_value k = sfp__pickle_key(p, dict, i);
-        if (sfp__pickle_type_of(p, k) == SFP_PICKLE_INT && sfp__pickle_int(p, k) == key) {
+        if (sfp__pickle_type_of(p, k) == SFP__PICKLE_INT && sfp__pickle_int(p, k) == key) {
             *out = sfp__pickle_item(p, dict, i);
             return true;
         }

@@ -20,18 +20,18 @@
 typedef uint64_t sfp__pickle_value; /* belongs to one sfp__pickle; valid until that is freed */
 
 typedef enum sfp__pickle_type {
-    SFP_PICKLE_NONE,
-    SFP_PICKLE_BOOL,
-    SFP_PICKLE_INT,
-    SFP_PICKLE_FLOAT,
-    SFP_PICKLE_TEXT, /* str of Python 2 or 3, or unicode */
-    SFP_PICKLE_BYTES,
-    SFP_PICKLE_GLOBAL, /* an allowed class or function; the types below contain values: */
-    SFP_PICKLE_LIST,
-    SFP_PICKLE_TUPLE,
-    SFP_PICKLE_DICT,       /* also OrderedDict */
-    SFP_PICKLE_OBJECT,     /* a global, its tuple of arguments and, if it has one, its state: 2 or 3 items */
-    SFP_PICKLE_PERSISTENT, /* an object outside of the pickle: 1 item identifies it */
+    SFP__PICKLE_NONE,
+    SFP__PICKLE_BOOL,
+    SFP__PICKLE_INT,
+    SFP__PICKLE_FLOAT,
+    SFP__PICKLE_TEXT, /* str of Python 2 or 3, or unicode */
+    SFP__PICKLE_BYTES,
+    SFP__PICKLE_GLOBAL, /* an allowed class or function; the types below contain values: */
+    SFP__PICKLE_LIST,
+    SFP__PICKLE_TUPLE,
+    SFP__PICKLE_DICT,       /* also OrderedDict */
+    SFP__PICKLE_OBJECT,     /* a global, its tuple of arguments and, if it has one, its state: 2 or 3 items */
+    SFP__PICKLE_PERSISTENT, /* an object outside of the pickle: 1 item identifies it */
 } sfp__pickle_type;
 
 typedef struct sfp__pickle_node {
@@ -63,7 +63,7 @@ typedef struct sfp__pickle {
 } sfp__pickle;
 
 /* Nodes that always exist. */
-enum { SFP_PICKLE_NODE_NONE, SFP_PICKLE_NODE_FALSE, SFP_PICKLE_NODE_TRUE };
+enum { SFP__PICKLE_NODE_NONE, SFP__PICKLE_NODE_FALSE, SFP__PICKLE_NODE_TRUE };
 
 /* An odd value is the integer (v >> 1); an even one is twice the number of a node. */
 static inline bool sfp__pickle_is_small(sfp__pickle_value v)

@@ -207,7 +207,7 @@ static sfp_status collect(machine *m, sfp__pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     sfp__pickle_value v = 0;
-    if (type == SFP_PICKLE_DICT && n % 2)
+    if (type == SFP__PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
     TRY(sfp__pickle_new_node(m->p, type, &v, m->err));
     TRY(put_items(m, v, first, n));
@@ -228,7 +228,7 @@ ACTION(do_tuple)
 {
     size_t n = (size_t)op->variant;
     TRY(need(m, n));
-    return collect(m, SFP_PICKLE_TUPLE, m->depth - n);
+    return collect(m, SFP__PICKLE_TUPLE, m->depth - n);
 }
 
 /* Appends the values from `first` on to the container below them. */
@@ -243,7 +243,7 @@ static sfp_status extend(machine *m, sfp__pickle_type type, size_t first)
     if (found != type)
         return FAIL(m, SFP_EFORMAT, "expected %s on the stack, found %s", sfp__pickle_type_name(type),
                     sfp__pickle_type_name(found));
-    if (type == SFP_PICKLE_DICT && n % 2)
+    if (type == SFP__PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
     TRY(put_items(m, c, first, n));
     m->depth = first;
@@ -253,7 +253,7 @@ static sfp_status extend(machine *m, sfp__pickle_type type, size_t first)
 /* APPEND, SETITEM. variant: the type */
 ACTION(do_put_one)
 {
-    size_t n = op->variant == SFP_PICKLE_DICT ? 2 : 1;
+    size_t n = op->variant == SFP__PICKLE_DICT ? 2 : 1;
     TRY(need(m, n + 1));
     return extend(m, (sfp__pickle_type)op->variant, m->depth - n);
 }
@@ -273,7 +273,7 @@ static sfp_status push_int(machine *m, int64_t n)
     if (n >= -SMALL_MAX - 1 && n <= SMALL_MAX)
         return push(m, (uint64_t)n * 2 + 1);
     sfp__pickle_value v = 0;
-    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_INT, &v, m->err));
+    TRY(sfp__pickle_new_node(m->p, SFP__PICKLE_INT, &v, m->err));
     sfp__pickle_node_of(m->p, v)->integer = n;
     return push(m, v);
 }
@@ -305,7 +305,7 @@ ACTION(do_int_line)
     char text[64], *end;
     TRY(number_line(m, a, text, sizeof text));
     if (!op->variant && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
-        return push(m, 2 * (text[1] == '1' ? SFP_PICKLE_NODE_TRUE : SFP_PICKLE_NODE_FALSE));
+        return push(m, 2 * (text[1] == '1' ? SFP__PICKLE_NODE_TRUE : SFP__PICKLE_NODE_FALSE));
     if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
         return bad_number(m, text);
     errno = 0;
@@ -337,7 +337,7 @@ ACTION(do_long)
 static sfp_status push_float(machine *m, double x)
 {
     sfp__pickle_value v = 0;
-    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_FLOAT, &v, m->err));
+    TRY(sfp__pickle_new_node(m->p, SFP__PICKLE_FLOAT, &v, m->err));
     sfp__pickle_node_of(m->p, v)->number = x;
     return push(m, v);
 }
@@ -418,7 +418,7 @@ ACTION(do_string_line)
     char *out;
     if (a->size < 2 || (s[0] != '\'' && s[0] != '"') || end[-1] != s[0])
         return FAIL(m, SFP_EFORMAT, "expected a quoted string on one line");
-    TRY(push_text(m, SFP_PICKLE_TEXT, NULL, a->size - 2, &out));
+    TRY(push_text(m, SFP__PICKLE_TEXT, NULL, a->size - 2, &out));
     size_t n = 0;
     for (s++, end--; s < end; s++) {
         uint32_t code;
@@ -464,7 +464,7 @@ ACTION(do_unicode_line)
     const uint8_t *s = a->data, *end = a->data + a->size;
     char *out;
     size_t n = 0;
-    TRY(push_text(m, SFP_PICKLE_TEXT, NULL, 2 * a->size, &out));
+    TRY(push_text(m, SFP__PICKLE_TEXT, NULL, 2 * a->size, &out));
     while (s < end) {
         uint32_t code = *s;
         int digits = *s == '\\' && end - s > 1 ? (s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0) : 0;
@@ -554,7 +554,7 @@ static bool allowed(const machine *m, const char *name)
 
 static sfp_status push_global(machine *m, const void *module, size_t module_size, const void *name, size_t name_size)
 {
-    char full[GLOBAL_MAX + 1], shown[SFP_NAME_MAX];
+    char full[GLOBAL_MAX + 1], shown[SFP__NAME_MAX];
     size_t capacity = sizeof full - 1, n = module_size < capacity ? module_size : capacity;
     memcpy(full, module, n);
     if (n < capacity)
@@ -570,7 +570,7 @@ static sfp_status push_global(machine *m, const void *module, size_t module_size
     char *text = sfp__pickle_new_text(m->p, n);
     if (!text)
         return sfp__fail_nomem(m->err);
-    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_GLOBAL, &v, m->err));
+    TRY(sfp__pickle_new_node(m->p, SFP__PICKLE_GLOBAL, &v, m->err));
     memcpy(text, full, n);
     sfp__pickle_node_of(m->p, v)->text = text;
     sfp__pickle_node_of(m->p, v)->count = n;
@@ -613,18 +613,18 @@ ACTION(do_object)
     if (!name)
         return FAIL(m, SFP_EUNSUPPORTED, "callee is %s, expected a class or function",
                     sfp__pickle_type_name(sfp__pickle_type_of(m->p, callee)));
-    if (sfp__pickle_type_of(m->p, args) != SFP_PICKLE_TUPLE)
+    if (sfp__pickle_type_of(m->p, args) != SFP__PICKLE_TUPLE)
         return FAIL(m, SFP_EFORMAT, "arguments of '%s' are %s, expected a tuple", name,
                     sfp__pickle_type_name(sfp__pickle_type_of(m->p, args)));
     if (!is_dict(name))
-        return collect(m, SFP_PICKLE_OBJECT, m->depth - 2);
+        return collect(m, SFP__PICKLE_OBJECT, m->depth - 2);
     /* the factory function of a defaultdict can be ignored; initial items, as Python 2 writes them, cannot */
     for (size_t i = 0; i < sfp__pickle_count(m->p, args); i++)
-        if (sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
+        if (sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i)) >= SFP__PICKLE_LIST)
             return FAIL(m, SFP_EUNSUPPORTED, "'%s' is created from %s, expected one that is filled afterwards", name,
                         sfp__pickle_type_name(sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i))));
     m->depth -= 2;
-    return collect(m, SFP_PICKLE_DICT, m->depth);
+    return collect(m, SFP__PICKLE_DICT, m->depth);
 }
 
 /* BUILD: sets the state of the object below it. A dict's own attributes (torch's _metadata) are dropped. */
@@ -635,9 +635,9 @@ ACTION(do_build)
     TRY(need(m, 2));
     sfp__pickle_value object = m->stack[m->depth - 2];
     sfp__pickle_type type = sfp__pickle_type_of(m->p, object);
-    if (type != SFP_PICKLE_DICT && type != SFP_PICKLE_OBJECT)
+    if (type != SFP__PICKLE_DICT && type != SFP__PICKLE_OBJECT)
         return FAIL(m, SFP_EFORMAT, "state is for %s, expected an object", sfp__pickle_type_name(type));
-    if (type == SFP_PICKLE_OBJECT && sfp__pickle_count(m->p, object) == 2)
+    if (type == SFP__PICKLE_OBJECT && sfp__pickle_count(m->p, object) == 2)
         TRY(put_items(m, object, m->depth - 1, 1));
     m->depth--;
     return SFP_OK;
@@ -649,7 +649,7 @@ ACTION(do_persistent)
     if (!m->limits.globals)
         return refuse(m, op, a);
     TRY(need(m, 1));
-    return collect(m, SFP_PICKLE_PERSISTENT, m->depth - 1);
+    return collect(m, SFP__PICKLE_PERSISTENT, m->depth - 1);
 }
 
 /* -------------------------------------------------------------------- table */
@@ -672,9 +672,9 @@ static const opcode opcodes[256] = {
     [0x80] = {"PROTO", INT_1, do_proto, 0},
     [0x95] = {"FRAME", INT_8, do_frame, 0},
 
-    ['N'] = {"NONE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_NONE},
-    [0x88] = {"NEWTRUE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_TRUE},
-    [0x89] = {"NEWFALSE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_FALSE},
+    ['N'] = {"NONE", NO_OPERAND, do_constant, SFP__PICKLE_NODE_NONE},
+    [0x88] = {"NEWTRUE", NO_OPERAND, do_constant, SFP__PICKLE_NODE_TRUE},
+    [0x89] = {"NEWFALSE", NO_OPERAND, do_constant, SFP__PICKLE_NODE_FALSE},
 
     ['I'] = {"INT", LINE, do_int_line, 0},
     ['L'] = {"LONG", LINE, do_int_line, 1},
@@ -688,29 +688,29 @@ static const opcode opcodes[256] = {
 
     ['S'] = {"STRING", LINE, do_string_line, 0},
     ['V'] = {"UNICODE", LINE, do_unicode_line, 0},
-    ['U'] = {"SHORT_BINSTRING", DATA_1, do_data, SFP_PICKLE_TEXT},
-    ['T'] = {"BINSTRING", DATA_4, do_data, SFP_PICKLE_TEXT},
-    [0x8c] = {"SHORT_BINUNICODE", DATA_1, do_data, SFP_PICKLE_TEXT},
-    ['X'] = {"BINUNICODE", DATA_4, do_data, SFP_PICKLE_TEXT},
-    [0x8d] = {"BINUNICODE8", DATA_8, do_data, SFP_PICKLE_TEXT},
-    ['C'] = {"SHORT_BINBYTES", DATA_1, do_data, SFP_PICKLE_BYTES},
-    ['B'] = {"BINBYTES", DATA_4, do_data, SFP_PICKLE_BYTES},
-    [0x8e] = {"BINBYTES8", DATA_8, do_data, SFP_PICKLE_BYTES},
-    [0x96] = {"BYTEARRAY8", DATA_8, do_data, SFP_PICKLE_BYTES},
+    ['U'] = {"SHORT_BINSTRING", DATA_1, do_data, SFP__PICKLE_TEXT},
+    ['T'] = {"BINSTRING", DATA_4, do_data, SFP__PICKLE_TEXT},
+    [0x8c] = {"SHORT_BINUNICODE", DATA_1, do_data, SFP__PICKLE_TEXT},
+    ['X'] = {"BINUNICODE", DATA_4, do_data, SFP__PICKLE_TEXT},
+    [0x8d] = {"BINUNICODE8", DATA_8, do_data, SFP__PICKLE_TEXT},
+    ['C'] = {"SHORT_BINBYTES", DATA_1, do_data, SFP__PICKLE_BYTES},
+    ['B'] = {"BINBYTES", DATA_4, do_data, SFP__PICKLE_BYTES},
+    [0x8e] = {"BINBYTES8", DATA_8, do_data, SFP__PICKLE_BYTES},
+    [0x96] = {"BYTEARRAY8", DATA_8, do_data, SFP__PICKLE_BYTES},
 
-    [']'] = {"EMPTY_LIST", NO_OPERAND, do_empty, SFP_PICKLE_LIST},
-    [')'] = {"EMPTY_TUPLE", NO_OPERAND, do_empty, SFP_PICKLE_TUPLE},
-    ['}'] = {"EMPTY_DICT", NO_OPERAND, do_empty, SFP_PICKLE_DICT},
-    ['l'] = {"LIST", NO_OPERAND, do_collect, SFP_PICKLE_LIST},
-    ['t'] = {"TUPLE", NO_OPERAND, do_collect, SFP_PICKLE_TUPLE},
-    ['d'] = {"DICT", NO_OPERAND, do_collect, SFP_PICKLE_DICT},
+    [']'] = {"EMPTY_LIST", NO_OPERAND, do_empty, SFP__PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", NO_OPERAND, do_empty, SFP__PICKLE_TUPLE},
+    ['}'] = {"EMPTY_DICT", NO_OPERAND, do_empty, SFP__PICKLE_DICT},
+    ['l'] = {"LIST", NO_OPERAND, do_collect, SFP__PICKLE_LIST},
+    ['t'] = {"TUPLE", NO_OPERAND, do_collect, SFP__PICKLE_TUPLE},
+    ['d'] = {"DICT", NO_OPERAND, do_collect, SFP__PICKLE_DICT},
     [0x85] = {"TUPLE1", NO_OPERAND, do_tuple, 1},
     [0x86] = {"TUPLE2", NO_OPERAND, do_tuple, 2},
     [0x87] = {"TUPLE3", NO_OPERAND, do_tuple, 3},
-    ['a'] = {"APPEND", NO_OPERAND, do_put_one, SFP_PICKLE_LIST},
-    ['e'] = {"APPENDS", NO_OPERAND, do_put_many, SFP_PICKLE_LIST},
-    ['s'] = {"SETITEM", NO_OPERAND, do_put_one, SFP_PICKLE_DICT},
-    ['u'] = {"SETITEMS", NO_OPERAND, do_put_many, SFP_PICKLE_DICT},
+    ['a'] = {"APPEND", NO_OPERAND, do_put_one, SFP__PICKLE_LIST},
+    ['e'] = {"APPENDS", NO_OPERAND, do_put_many, SFP__PICKLE_LIST},
+    ['s'] = {"SETITEM", NO_OPERAND, do_put_one, SFP__PICKLE_DICT},
+    ['u'] = {"SETITEMS", NO_OPERAND, do_put_many, SFP__PICKLE_DICT},
 
     ['p'] = {"PUT", LINE, do_memo_line, 1},
     ['q'] = {"BINPUT", INT_1, do_memo, 1},

@@ -32,9 +32,9 @@ typedef struct reader {
 static const char *type_name(const sfp__json_value *v)
 {
     static const char *const names[] = {
-        [SFP_JSON_OBJECT] = "an object",   [SFP_JSON_ARRAY] = "an array", [SFP_JSON_STRING] = "a string",
-        [SFP_JSON_INTEGER] = "an integer", [SFP_JSON_REAL] = "a real",    [SFP_JSON_TRUE] = "true",
-        [SFP_JSON_FALSE] = "false",        [SFP_JSON_NULL] = "null",
+        [SFP__JSON_OBJECT] = "an object",   [SFP__JSON_ARRAY] = "an array", [SFP__JSON_STRING] = "a string",
+        [SFP__JSON_INTEGER] = "an integer", [SFP__JSON_REAL] = "a real",    [SFP__JSON_TRUE] = "true",
+        [SFP__JSON_FALSE] = "false",        [SFP__JSON_NULL] = "null",
     };
     return v ? names[v->type] : "missing";
 }
@@ -42,7 +42,7 @@ static const char *type_name(const sfp__json_value *v)
 /* Fails with a message about one tensor: "FILE: tensor 'NAME' " and the rest. */
 #define FAIL_TENSOR(status, fmt, ...)                             \
     sfp__fail(r->err, status, "%s: tensor '%s' " fmt, r->f->path, \
-              sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+              sfp__printable(t->name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX), __VA_ARGS__)
 
 static sfp_status parse_dtype(const reader *r, const sfp__json_value *info, sfp__tensor *t)
 {
@@ -50,7 +50,7 @@ static sfp_status parse_dtype(const reader *r, const sfp__json_value *info, sfp_
     const char *text = sfp__json_text(v);
     if (!text)
         return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_name(v));
-    for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
+    for (int i = 0; i < SFP__DTYPE_COUNT; i++) {
         if (strcmp(text, sfp__dtype_name((sfp__dtype)i)) == 0) {
             t->dtype = (sfp__dtype)i;
             return SFP_OK;
@@ -64,14 +64,14 @@ static sfp_status parse_dtype(const reader *r, const sfp__json_value *info, sfp_
 static sfp_status parse_shape(const reader *r, const sfp__json_value *info, sfp__tensor *t)
 {
     const sfp__json_value *shape = sfp__json_get(info, "shape");
-    if (!sfp__json_is(shape, SFP_JSON_ARRAY))
+    if (!sfp__json_is(shape, SFP__JSON_ARRAY))
         return FAIL_TENSOR(SFP_EFORMAT, "has a shape that is %s, expected an array", type_name(shape));
     size_t n = sfp__json_size(shape);
-    if (n > SFP_MAX_DIMS)
-        return FAIL_TENSOR(SFP_ELIMIT, "has %zu dimensions, expected at most %d", n, SFP_MAX_DIMS);
+    if (n > SFP__MAX_DIMS)
+        return FAIL_TENSOR(SFP_ELIMIT, "has %zu dimensions, expected at most %d", n, SFP__MAX_DIMS);
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *v = sfp__json_at(shape, i);
-        if (!sfp__json_is(v, SFP_JSON_INTEGER))
+        if (!sfp__json_is(v, SFP__JSON_INTEGER))
             return FAIL_TENSOR(SFP_EFORMAT, "has %s as dimension %zu, expected an integer", type_name(v), i);
         t->shape[i] = sfp__json_integer(v);
         if (t->shape[i] < 0)
@@ -79,7 +79,7 @@ static sfp_status parse_shape(const reader *r, const sfp__json_value *info, sfp_
     }
     t->ndim = (int)n;
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &t->count, &t->bytes)) {
-        char shown[SFP_SHAPE_MAX];
+        char shown[SFP__SHAPE_MAX];
         return FAIL_TENSOR(SFP_ELIMIT, "has shape %s: too large", sfp__shape_text(t->shape, t->ndim, shown, sizeof shown));
     }
     return SFP_OK;
@@ -89,16 +89,16 @@ static sfp_status parse_offsets(const reader *r, const sfp__json_value *info, sf
 {
     const sfp__json_value *pair = sfp__json_get(info, "data_offsets");
     const sfp__json_value *first = sfp__json_at(pair, 0), *last = sfp__json_at(pair, 1);
-    if (sfp__json_size(pair) != 2 || !sfp__json_is(first, SFP_JSON_INTEGER) || !sfp__json_is(last, SFP_JSON_INTEGER))
+    if (sfp__json_size(pair) != 2 || !sfp__json_is(first, SFP__JSON_INTEGER) || !sfp__json_is(last, SFP__JSON_INTEGER))
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets that are %s, expected two integers",
-                           sfp__json_is(pair, SFP_JSON_ARRAY) ? "something else" : type_name(pair));
+                           sfp__json_is(pair, SFP__JSON_ARRAY) ? "something else" : type_name(pair));
     long long begin = sfp__json_integer(first), end = sfp__json_integer(last);
     if (begin < 0 || end < begin)
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected 0 <= begin <= end", begin, end);
     if ((unsigned long long)end > r->size)
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], but the file has %zu bytes of data", begin, end, r->size);
     if ((size_t)(end - begin) != t->bytes) {
-        char shown[SFP_SHAPE_MAX];
+        char shown[SFP__SHAPE_MAX];
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected %zu bytes for %s %s", begin, end, t->bytes,
                            sfp__dtype_name(t->dtype), sfp__shape_text(t->shape, t->ndim, shown, sizeof shown));
     }
@@ -109,7 +109,7 @@ static sfp_status parse_offsets(const reader *r, const sfp__json_value *info, sf
 static sfp_status parse_tensor(const reader *r, const char *name, const sfp__json_value *info, sfp__tensor *t)
 {
     *t = (sfp__tensor){.name = name};
-    if (!sfp__json_is(info, SFP_JSON_OBJECT))
+    if (!sfp__json_is(info, SFP__JSON_OBJECT))
         return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_name(info));
     TRY(parse_dtype(r, info, t));
     TRY(parse_shape(r, info, t));
@@ -118,14 +118,14 @@ static sfp_status parse_tensor(const reader *r, const char *name, const sfp__jso
 
 static sfp_status parse_meta(const reader *r, const sfp__json_value *meta)
 {
-    if (!sfp__json_is(meta, SFP_JSON_OBJECT))
+    if (!sfp__json_is(meta, SFP__JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ is %s, expected an object of strings", r->f->path,
                          type_name(meta));
     TRY(sfp__alloc(&r->f->meta, sfp__json_size(meta), sizeof *r->f->meta, r->err));
     for (size_t i = 0; i < sfp__json_size(meta); i++) {
         const sfp__json_value *value = sfp__json_at(meta, i);
-        if (!sfp__json_is(value, SFP_JSON_STRING)) {
-            char shown[SFP_NAME_MAX];
+        if (!sfp__json_is(value, SFP__JSON_STRING)) {
+            char shown[SFP__NAME_MAX];
             return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ '%s' is %s, expected a string", r->f->path,
                              sfp__printable(value->key, shown, sizeof shown), type_name(value));
         }
@@ -152,7 +152,7 @@ static sfp_status check_cover(const reader *r)
     for (size_t i = 0; i < r->f->count; i++) {
         const sfp__tensor *t = &r->f->tensors[i];
         size_t begin = (size_t)((const uint8_t *)t->data - r->data);
-        char shown[SFP_NAME_MAX];
+        char shown[SFP__NAME_MAX];
         if (begin < at)
             return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%zu, %zu] and overlaps tensor '%s', which ends at %zu", begin,
                                begin + t->bytes, sfp__printable(previous, shown, sizeof shown), at);
@@ -265,7 +265,7 @@ sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, si
 
 /* ------------------------------------------------------------------ checksum */
 
-void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *tensors, char out[SFP_CHECKSUM_MAX])
+void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *tensors, char out[SFP__CHECKSUM_MAX])
 {
     unsigned long sum = crc32_z(0, NULL, 0);
     if (also)
@@ -273,13 +273,13 @@ void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *ten
     for (size_t i = 0; i < count; i++)
         if (tensors[i].bytes)
             sum = crc32_z(sum, tensors[i].data, tensors[i].bytes);
-    (void)snprintf(out, SFP_CHECKSUM_MAX, "%08lx", sum);
+    (void)snprintf(out, SFP__CHECKSUM_MAX, "%08lx", sum);
 }
 
 sfp_status sfp__safetensors_check_sum(const sfp__tensor_file *f, const char *also, sfp_error *err)
 {
-    char sum[SFP_CHECKSUM_MAX];
-    if (!sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY))
+    char sum[SFP__CHECKSUM_MAX];
+    if (!sfp__tensor_file_meta(f, SFP__CHECKSUM_KEY))
         return SFP_OK;
     sfp__safetensors_sum(also, f->count, f->tensors, sum);
     return sfp__safetensors_expect_sum(f, sum, err);
@@ -288,7 +288,7 @@ sfp_status sfp__safetensors_check_sum(const sfp__tensor_file *f, const char *als
 sfp_status sfp__safetensors_expect_sum(const sfp__tensor_file *f, const char *sum, sfp_error *err)
 {
     char shown[32];
-    const char *expected = sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY);
+    const char *expected = sfp__tensor_file_meta(f, SFP__CHECKSUM_KEY);
     if (!expected || strcmp(sum, expected) == 0)
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT, "%s: checksum is %s, expected %s; the file is damaged", f->path, sum,
@@ -299,7 +299,7 @@ sfp_status sfp__safetensors_expect_sum(const sfp__tensor_file *f, const char *su
 
 static sfp_status check_text(const char *path, const char *role, const char *s, sfp_error *err)
 {
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (!s)
         return sfp__fail(err, SFP_EINVAL, "%s: %s is NULL, expected text", path, role);
     if (sfp__utf8_valid(s))
@@ -310,15 +310,15 @@ static sfp_status check_text(const char *path, const char *role, const char *s, 
 static sfp_status check_tensor(const char *path, const sfp__tensor *t, sfp_error *err)
 {
     TRY(check_text(path, "tensor name", t->name, err));
-    char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
+    char name[SFP__NAME_MAX], shape[SFP__SHAPE_MAX];
     sfp__printable(t->name, name, sizeof name);
     if (strcmp(t->name, "__metadata__") == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: a tensor cannot be named '__metadata__'", path);
-    if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT)
+    if ((int)t->dtype < 0 || t->dtype >= SFP__DTYPE_COUNT)
         return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' has unknown type %d", path, name, (int)t->dtype);
-    if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
+    if (t->ndim < 0 || t->ndim > SFP__MAX_DIMS)
         return sfp__fail(err, SFP_ELIMIT, "%s: tensor '%s' has %d dimensions, expected at most %d", path, name, t->ndim,
-                         SFP_MAX_DIMS);
+                         SFP__MAX_DIMS);
     size_t count, bytes;
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
         return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' has %zu bytes%s, which do not match %s %s", path, name, t->bytes,
@@ -341,7 +341,7 @@ static sfp_status check_distinct(const char *path, const char *role, const char 
     for (size_t i = 1; i < count; i++) {
         if (strcmp(names[i - 1], names[i]) == 0)
             return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is a duplicate", path, role,
-                             sfp__printable(names[i], (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+                             sfp__printable(names[i], (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX));
     }
     return SFP_OK;
 }

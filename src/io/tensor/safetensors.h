@@ -24,9 +24,9 @@ sfp_status sfp__safetensors_header(const char *path, const sfp__tensor *tensors,
 
 /* Computes the checksum for the metadata of a file, as text: the CRC-32 of `also` (NULL: nothing) and of the bytes of all tensors
  * in order. */
-#define SFP_CHECKSUM_KEY "checksum"
-enum { SFP_CHECKSUM_MAX = 16 };
-void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *tensors, char out[SFP_CHECKSUM_MAX]);
+#define SFP__CHECKSUM_KEY "checksum"
+enum { SFP__CHECKSUM_MAX = 16 };
+void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *tensors, char out[SFP__CHECKSUM_MAX]);
 /* Verifies the checksum in the file's metadata; SFP_EFORMAT: it differs. A file without a checksum is accepted. */
 sfp_status sfp__safetensors_check_sum(const sfp__tensor_file *f, const char *also, sfp_error *err);
 /* Like sfp__safetensors_check_sum, for a checksum that the caller has computed. */

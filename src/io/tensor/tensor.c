@@ -16,11 +16,11 @@ const char *sfp__dtype_name(sfp__dtype t)
 {
     switch (t) {
 #define DTYPE_NAME(name, text, size, npy) \
-    case SFP_DTYPE_##name:                \
+    case SFP__DTYPE_##name:               \
         return text;
-        SFP_DTYPE_LIST(DTYPE_NAME)
+        SFP__DTYPE_LIST(DTYPE_NAME)
 #undef DTYPE_NAME
-    case SFP_DTYPE_COUNT:
+    case SFP__DTYPE_COUNT:
         break;
     }
     return "?";
@@ -30,11 +30,11 @@ size_t sfp__dtype_size(sfp__dtype t)
 {
     switch (t) {
 #define DTYPE_SIZE(name, text, size, npy) \
-    case SFP_DTYPE_##name:                \
+    case SFP__DTYPE_##name:               \
         return size;
-        SFP_DTYPE_LIST(DTYPE_SIZE)
+        SFP__DTYPE_LIST(DTYPE_SIZE)
 #undef DTYPE_SIZE
-    case SFP_DTYPE_COUNT:
+    case SFP__DTYPE_COUNT:
         break;
     }
     return 0;
@@ -77,7 +77,7 @@ sfp_status sfp__tensor_expect(const char *file, const sfp__tensor *t, const int6
         same = t->shape[i] == shape[i];
     if (same)
         return SFP_OK;
-    char name[SFP_NAME_MAX], found[SFP_SHAPE_MAX], expected[SFP_SHAPE_MAX];
+    char name[SFP__NAME_MAX], found[SFP__SHAPE_MAX], expected[SFP__SHAPE_MAX];
     return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %s", file, sfp__printable(t->name, name, sizeof name),
                      sfp__shape_text(t->shape, t->ndim, found, sizeof found),
                      sfp__shape_text(shape, ndim, expected, sizeof expected));
@@ -96,23 +96,23 @@ sfp_status sfp__tensor_to_f32(const char *file, const sfp__tensor *t, float *out
 {
     const uint8_t *bytes = t->data;
     switch (t->dtype) {
-    case SFP_DTYPE_F32:
+    case SFP__DTYPE_F32:
         if (t->bytes > 0)
             memcpy(out, bytes, t->bytes);
         return SFP_OK;
-    case SFP_DTYPE_F64:
+    case SFP__DTYPE_F64:
         CONVERT(double, (float)v);
-    case SFP_DTYPE_F16:
+    case SFP__DTYPE_F16:
         CONVERT(uint16_t, sfp__f16_to_f32(v));
-    case SFP_DTYPE_BF16:
+    case SFP__DTYPE_BF16:
         CONVERT(uint16_t, sfp__bf16_to_f32(v));
-    case SFP_DTYPE_I64:
+    case SFP__DTYPE_I64:
         CONVERT(int64_t, (float)v);
-    case SFP_DTYPE_I32:
+    case SFP__DTYPE_I32:
         CONVERT(int32_t, (float)v);
-    case SFP_DTYPE_U8:
+    case SFP__DTYPE_U8:
         CONVERT(uint8_t, (float)v);
-    case SFP_DTYPE_COUNT:
+    case SFP__DTYPE_COUNT:
         break;
     }
     return sfp__fail(err, SFP_EINVAL, "%s: tensor of unknown type %d", file, (int)t->dtype);
@@ -122,18 +122,18 @@ sfp_status sfp__tensor_to_i64(const char *file, const sfp__tensor *t, int64_t *o
 {
     const uint8_t *bytes = t->data;
     switch (t->dtype) {
-    case SFP_DTYPE_I64:
+    case SFP__DTYPE_I64:
         if (t->bytes > 0)
             memcpy(out, bytes, t->bytes);
         return SFP_OK;
-    case SFP_DTYPE_I32:
+    case SFP__DTYPE_I32:
         CONVERT(int32_t, v);
-    case SFP_DTYPE_U8:
+    case SFP__DTYPE_U8:
         CONVERT(uint8_t, v);
     default:
         break;
     }
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     return sfp__fail(err, SFP_EUNSUPPORTED, "%s: tensor '%s' is %s, expected integers (I64, I32 or U8)", file,
                      sfp__printable(t->name, name, sizeof name), sfp__dtype_name(t->dtype));
 }

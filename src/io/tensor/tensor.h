@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_MAX_DIMS 8
+#define SFP__MAX_DIMS 8
 
 /* enum, safetensors name, bytes per element, npy descriptor (NULL: none) */
-#define SFP_DTYPE_LIST(X)    \
+#define SFP__DTYPE_LIST(X)   \
     X(F64, "F64", 8, "<f8")  \
     X(F32, "F32", 4, "<f4")  \
     X(F16, "F16", 2, "<f2")  \
@@ -21,17 +21,17 @@
     X(U8, "U8", 1, "|u1")
 
 typedef enum sfp__dtype {
-#define SFP_DTYPE_ENUM(name, text, size, npy) SFP_DTYPE_##name,
-    SFP_DTYPE_LIST(SFP_DTYPE_ENUM)
-#undef SFP_DTYPE_ENUM
-        SFP_DTYPE_COUNT
+#define SFP__DTYPE_ENUM(name, text, size, npy) SFP__DTYPE_##name,
+    SFP__DTYPE_LIST(SFP__DTYPE_ENUM)
+#undef SFP__DTYPE_ENUM
+        SFP__DTYPE_COUNT
 } sfp__dtype;
 
 typedef struct sfp__tensor {
     const char *name; /* owned by the file that contains it */
     sfp__dtype dtype;
     int ndim;
-    int64_t shape[SFP_MAX_DIMS];
+    int64_t shape[SFP__MAX_DIMS];
     size_t count;     /* product of shape; 1 for a scalar */
     size_t bytes;     /* count * element size */
     const void *data; /* little-endian; may be unaligned for its type */
@@ -41,7 +41,7 @@ const char *sfp__dtype_name(sfp__dtype t);
 size_t sfp__dtype_size(sfp__dtype t);
 
 /* Bytes that suffice for the text of any shape. */
-#define SFP_SHAPE_MAX 192
+#define SFP__SHAPE_MAX 192
 
 /* Formats a shape as "(2304, 768)", "(5,)" or "()"; returns buf. */
 const char *sfp__shape_text(const int64_t *shape, int ndim, char *buf, size_t size);

@@ -56,7 +56,7 @@ static sfp_status index_names(sfp__tensor_file *f, sfp_error *err)
     for (size_t i = 1; i < f->count; i++)
         if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is a duplicate", f->path,
-                             sfp__printable(f->by_name[i]->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+                             sfp__printable(f->by_name[i]->name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX));
     return SFP_OK;
 }
 
@@ -153,7 +153,7 @@ sfp_status sfp__tensor_file_need(const sfp__tensor_file *f, const char *name, co
     const sfp__tensor *t = sfp__tensor_file_find(f, name);
     if (!t)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", f->path,
-                         sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+                         sfp__printable(name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX));
     *out = t;
     return SFP_OK;
 }

@@ -69,10 +69,10 @@ static sfp__pickle_limits torch_limits(void)
 static const struct {
     const char *name;
     sfp__dtype dtype;
-} types[] = {{"torch.FloatStorage", SFP_DTYPE_F32},     {"torch.HalfStorage", SFP_DTYPE_F16},
-             {"torch.BFloat16Storage", SFP_DTYPE_BF16}, {"torch.DoubleStorage", SFP_DTYPE_F64},
-             {"torch.LongStorage", SFP_DTYPE_I64},      {"torch.IntStorage", SFP_DTYPE_I32},
-             {"torch.ByteStorage", SFP_DTYPE_U8},       {"torch.BoolStorage", SFP_DTYPE_U8}};
+} types[] = {{"torch.FloatStorage", SFP__DTYPE_F32},     {"torch.HalfStorage", SFP__DTYPE_F16},
+             {"torch.BFloat16Storage", SFP__DTYPE_BF16}, {"torch.DoubleStorage", SFP__DTYPE_F64},
+             {"torch.LongStorage", SFP__DTYPE_I64},      {"torch.IntStorage", SFP__DTYPE_I32},
+             {"torch.ByteStorage", SFP__DTYPE_U8},       {"torch.BoolStorage", SFP__DTYPE_U8}};
 
 /* Reads a persistent value: ('storage', type, key, device, number of elements). In old files a sixth item is the view of
  * another storage. It must be None, as in all newer files. */
@@ -82,13 +82,13 @@ static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pick
     size_t key_size = 0;
     const char *kind = NULL, *type = NULL, *key = NULL;
     int64_t count = -1;
-    if (sfp__pickle_type_of(p, id) == SFP_PICKLE_TUPLE && sfp__pickle_count(p, id) >= 5) {
+    if (sfp__pickle_type_of(p, id) == SFP__PICKLE_TUPLE && sfp__pickle_count(p, id) >= 5) {
         kind = sfp__pickle_text(p, sfp__pickle_item(p, id, 0), NULL);
         type = sfp__pickle_global(p, sfp__pickle_item(p, id, 1));
         key = sfp__pickle_text(p, sfp__pickle_item(p, id, 2), &key_size);
-        if (sfp__pickle_type_of(p, sfp__pickle_item(p, id, 4)) == SFP_PICKLE_INT)
+        if (sfp__pickle_type_of(p, sfp__pickle_item(p, id, 4)) == SFP__PICKLE_INT)
             count = sfp__pickle_int(p, sfp__pickle_item(p, id, 4));
-        if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type_of(p, sfp__pickle_item(p, id, 5)) != SFP_PICKLE_NONE)
+        if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type_of(p, sfp__pickle_item(p, id, 5)) != SFP__PICKLE_NONE)
             return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is a view of another one, expected whole storages", path);
     }
     if (!kind || strcmp(kind, "storage") != 0 || !type || !key || key_size > KEY_MAX || strlen(key) != key_size || count < 0)
@@ -107,12 +107,12 @@ static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pick
 static sfp_status find_storages(const char *path, const sfp__pickle *p, storages *out, sfp_error *err)
 {
     size_t n = 0;
-    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
+    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP__PICKLE_PERSISTENT, &v);)
         n++;
     OWNED storage *list = NULL;
     TRY(sfp__alloc(&list, n, sizeof *list, err));
     n = 0;
-    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
+    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP__PICKLE_PERSISTENT, &v);)
         TRY(read_storage(path, p, v, &list[n++], err));
     *out = (storages){TAKE(list), n};
     return SFP_OK;
@@ -138,18 +138,18 @@ typedef struct walk {
 
 #define FAIL_TENSOR(status, fmt, ...)                             \
     sfp__fail(w->err, status, "%s: tensor '%s' " fmt, w->f->path, \
-              sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+              sfp__printable(w->name.s, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX), __VA_ARGS__)
 
-/* Reads a tuple of at most SFP_MAX_DIMS numbers that are not negative. Returns their number; -1: not such a tuple. */
-static int read_numbers(const sfp__pickle *p, sfp__pickle_value v, int64_t out[SFP_MAX_DIMS])
+/* Reads a tuple of at most SFP__MAX_DIMS numbers that are not negative. Returns their number; -1: not such a tuple. */
+static int read_numbers(const sfp__pickle *p, sfp__pickle_value v, int64_t out[SFP__MAX_DIMS])
 {
     size_t n = sfp__pickle_count(p, v);
-    if (sfp__pickle_type_of(p, v) != SFP_PICKLE_TUPLE || n > SFP_MAX_DIMS)
+    if (sfp__pickle_type_of(p, v) != SFP__PICKLE_TUPLE || n > SFP__MAX_DIMS)
         return -1;
     for (size_t i = 0; i < n; i++) {
         sfp__pickle_value item = sfp__pickle_item(p, v, i);
         out[i] = sfp__pickle_int(p, item);
-        if (sfp__pickle_type_of(p, item) != SFP_PICKLE_INT || out[i] < 0)
+        if (sfp__pickle_type_of(p, item) != SFP__PICKLE_INT || out[i] < 0)
             return -1;
     }
     return (int)n;
@@ -186,7 +186,7 @@ static sfp_status copy_strided(walk *w, sfp__tensor *t, const int64_t *stride, c
     uint8_t *out = sfp__malloc(t->bytes);
     if (!out)
         return sfp__fail_nomem(w->err);
-    int64_t at[SFP_MAX_DIMS] = {0};
+    int64_t at[SFP__MAX_DIMS] = {0};
     for (size_t i = 0; i < t->count; i++) {
         size_t place = 0;
         for (int d = 0; d < t->ndim; d++)
@@ -203,7 +203,7 @@ static sfp_status copy_strided(walk *w, sfp__tensor *t, const int64_t *stride, c
 static sfp_status add_view(walk *w, sfp__pickle_value args)
 {
     const sfp__pickle *p = w->p;
-    int64_t stride[SFP_MAX_DIMS];
+    int64_t stride[SFP__MAX_DIMS];
     sfp__tensor t = {.name = w->name.s};
     size_t n = sfp__pickle_count(p, args);
     const storage key = {.at = n >= 4 ? sfp__pickle_item(p, args, 0) : 0};
@@ -215,8 +215,8 @@ static sfp_status add_view(walk *w, sfp__pickle_value args)
     t.ndim = read_numbers(p, sfp__pickle_item(p, args, 2), t.shape);
     if (t.ndim < 0 || read_numbers(p, sfp__pickle_item(p, args, 3), stride) != t.ndim || offset < 0)
         return FAIL_TENSOR(SFP_EFORMAT, "has an invalid size, stride or offset, expected at most %d numbers of 0 or more",
-                           SFP_MAX_DIMS);
-    char shape[SFP_SHAPE_MAX];
+                           SFP__MAX_DIMS);
+    char shape[SFP__SHAPE_MAX];
     (void)sfp__shape_text(t.shape, t.ndim, shape, sizeof shape);
     if (!sfp__shape_count(t.shape, t.ndim, t.dtype, &t.count, &t.bytes) || t.count > s->count ||
         !lies_inside(&t, stride, (size_t)offset, s->count))
@@ -234,14 +234,14 @@ static sfp_status add_view(walk *w, sfp__pickle_value args)
 /* Finds the arguments of _rebuild_tensor(_v2) in an object, also inside wrappers; false: not a tensor. */
 static bool find_view(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *args)
 {
-    for (int wrapped = 0; wrapped < 4 && sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT; wrapped++) {
+    for (int wrapped = 0; wrapped < 4 && sfp__pickle_type_of(p, v) == SFP__PICKLE_OBJECT; wrapped++) {
         const char *name = sfp__pickle_global(p, sfp__pickle_item(p, v, 0));
         *args = sfp__pickle_item(p, v, 1);
         if (strcmp(name, "torch._tensor._rebuild_from_type_v2") == 0 && sfp__pickle_count(p, *args) >= 3) {
             name = sfp__pickle_global(p, sfp__pickle_item(p, *args, 0));
             *args = sfp__pickle_item(p, *args, 2);
         }
-        if (name && sfp__pickle_type_of(p, *args) == SFP_PICKLE_TUPLE && strncmp(name, "torch._utils._rebuild_tensor", 28) == 0)
+        if (name && sfp__pickle_type_of(p, *args) == SFP__PICKLE_TUPLE && strncmp(name, "torch._utils._rebuild_tensor", 28) == 0)
             return true;
         if (!name || strcmp(name, "torch._utils._rebuild_parameter") != 0 || sfp__pickle_count(p, *args) < 1)
             return false;
@@ -253,18 +253,18 @@ static bool find_view(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_val
 /* Finds the dict in a value: the value itself, or the state of a TorchScript module. */
 static bool find_dict(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *dict)
 {
-    if (sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT && sfp__pickle_count(p, v) == 3 &&
+    if (sfp__pickle_type_of(p, v) == SFP__PICKLE_OBJECT && sfp__pickle_count(p, v) == 3 &&
         strncmp(sfp__pickle_global(p, sfp__pickle_item(p, v, 0)), "__torch__.", 10) == 0)
         v = sfp__pickle_item(p, v, 2);
     *dict = v;
-    return sfp__pickle_type_of(p, v) == SFP_PICKLE_DICT;
+    return sfp__pickle_type_of(p, v) == SFP__PICKLE_DICT;
 }
 
 static sfp_status put_key(walk *w, sfp__pickle_value key, bool *usable)
 {
     size_t length = 0;
     const char *text = sfp__pickle_text(w->p, key, &length);
-    *usable = text || sfp__pickle_type_of(w->p, key) == SFP_PICKLE_INT;
+    *usable = text || sfp__pickle_type_of(w->p, key) == SFP__PICKLE_INT;
     if (text && (length > KEY_MAX || strlen(text) != length))
         return sfp__fail(w->err, SFP_ELIMIT,
                          "%s: a name in the pickle has %zu bytes or contains a NUL, expected at most %d bytes", w->f->path,
@@ -294,7 +294,7 @@ static sfp_status walk_value(walk *w, sfp__pickle_value v, int depth)
         return SFP_OK;
     if (depth == DEPTH_MAX)
         return sfp__fail(w->err, SFP_ELIMIT, "%s: dicts are nested deeper than %d or in a cycle, at '%s'", w->f->path, DEPTH_MAX,
-                         sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+                         sfp__printable(w->name.s, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX));
     sfp__text_put(&w->name, ".");
     return w->name.failed ? sfp__fail_nomem(w->err) : walk_dict(w, inner, depth + 1);
 }
@@ -378,7 +378,7 @@ static sfp_status locate_storages(sfp__tensor_file *f, const sfp__zip *zip, cons
         sfp__text_printf(&name, "%.*sdata/%s", (int)length, directory, one->key);
         TRY(sfp__check_memory(!name.failed, err));
         const sfp__zip_member *m = sfp__zip_find(zip, name.s);
-        char shown[SFP_NAME_MAX];
+        char shown[SFP__NAME_MAX];
         size_t wanted;
         if (!m)
             return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is missing from the zip archive", f->path,

@@ -48,9 +48,9 @@ bool sfp__zip_is(const void *bytes, size_t size)
     return size >= 4 && (is_signature(bytes, "\x03\x04") || is_signature(bytes, "\x05\x06"));
 }
 
-#define FAIL_MEMBER(status, fmt, ...)                                                                                            \
-    sfp__fail(err, status, "%s: zip member '%s' " fmt, z->label, sfp__printable(m->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), \
-              __VA_ARGS__)
+#define FAIL_MEMBER(status, fmt, ...)                            \
+    sfp__fail(err, status, "%s: zip member '%s' " fmt, z->label, \
+              sfp__printable(m->name, (char[SFP__NAME_MAX]){0}, SFP__NAME_MAX), __VA_ARGS__)
 
 /* ---------------------------------------------------------------- directory */
 

@@ -19,7 +19,7 @@ sfp__head_options sfp__head_options_defaults(int dim, int classes)
                                .tap_dim = dim,
                                .classes = classes,
                                .seed = 0,
-                               .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
+                               .ranpac_width = SFP__RANPAC_WIDTH_DEFAULT,
                                .slda_shrink = 1e-4f,
                                .shrinkage_oas = true};
 }
@@ -50,7 +50,7 @@ static sfp_status reserve_rows(sfp__head *h, int rows, sfp_error *err)
     size_t old = (size_t)h->capacity, count = (size_t)capacity;
     TRY(sfp__check_memory(sfp__head_extend(&h->label, sizeof *h->label, old, count) &&
                               sfp__head_extend(&h->count, sizeof *h->count, old, count) &&
-                              sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count),
+                              sfp__head_extend(&h->raw, SFP__HEAD_GRAIN * sizeof *h->raw, old, count),
                           err));
     TRY(h->kind->grow(h, capacity, err));
     h->capacity = capacity;
@@ -86,9 +86,9 @@ static sfp_status reserve(sfp__head *h, int n, const int32_t *label, sfp_error *
 {
     int highest = -1, new_head = 0;
     for (int i = 0; i < n; i++) {
-        if (label[i] < 0 || label[i] >= SFP_HEAD_LABEL_MAX)
+        if (label[i] < 0 || label[i] >= SFP__HEAD_LABEL_MAX)
             return sfp__fail(err, SFP_EINVAL, "head %s: label of sample %d is %d, expected 0 to %d", h->kind->name, i, label[i],
-                             SFP_HEAD_LABEL_MAX - 1);
+                             SFP__HEAD_LABEL_MAX - 1);
         highest = label[i] > highest ? label[i] : highest;
     }
     TRY(reserve_labels(h, highest + 1, err));
@@ -107,10 +107,10 @@ static sfp_status check_queries(const sfp__head *h, int n, const float *query, s
 {
     size_t count = (size_t)n * (size_t)h->opt.dim;
     for (size_t i = 0; i < count; i++)
-        if (!(fabsf(query[i]) <= SFP_HEAD_VALUE_MAX))
+        if (!(fabsf(query[i]) <= SFP__HEAD_VALUE_MAX))
             return sfp__fail(err, SFP_EINVAL, "head %s: value %zu of query %zu is %g, expected a number within +-%g",
                              h->kind->name, i % (size_t)h->opt.dim, i / (size_t)h->opt.dim, (double)query[i],
-                             (double)SFP_HEAD_VALUE_MAX);
+                             (double)SFP__HEAD_VALUE_MAX);
     return SFP_OK;
 }
 
@@ -119,7 +119,7 @@ static sfp_status check_queries(const sfp__head *h, int n, const float *query, s
 sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp__head **out, sfp_error *err)
 {
     const sfp__head_kind *k = NULL;
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, kind) == 0)
             k = kinds[i];
@@ -128,7 +128,7 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
     if (!k)
         return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda, ridge or ranpac",
                          sfp__printable(kind, name, sizeof name));
-    if (opt->dim < 1 || opt->tap_dim < 1 || opt->tap_dim > opt->dim || opt->classes < 0 || opt->classes > SFP_HEAD_LABEL_MAX ||
+    if (opt->dim < 1 || opt->tap_dim < 1 || opt->tap_dim > opt->dim || opt->classes < 0 || opt->classes > SFP__HEAD_LABEL_MAX ||
         opt->ranpac_width < 1 || opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
         return sfp__fail(err, SFP_EINVAL,
                          "head %s: dim is %d, classes is %d, width is %d and shrinkage is %g, expected values in range", k->name,
@@ -471,8 +471,8 @@ sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact,
     if (h->n == 0)
         return SFP_OK;
     int token = sfp__gemm_enter();
-    for (int i = 0; i < n; i += SFP_HEAD_GRAIN) {
-        int m = n - i < SFP_HEAD_GRAIN ? n - i : SFP_HEAD_GRAIN;
+    for (int i = 0; i < n; i += SFP__HEAD_GRAIN) {
+        int m = n - i < SFP__HEAD_GRAIN ? n - i : SFP__HEAD_GRAIN;
         h->kind->score(h, m, query + (size_t)i * (size_t)h->opt.dim, exact, h->raw);
         for (int j = 0; j < m; j++)
             sfp__head_log_softmax(h->rows, h->label, h->raw + (size_t)j * (size_t)h->rows, classes,
@@ -487,20 +487,20 @@ sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact,
 static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     const sfp__tensor *t = NULL;
-    TRY(sfp__visit_find(v, "labels", SFP_DTYPE_I64, &t, err));
-    if (t->ndim != 1 || t->count > SFP_HEAD_LABEL_MAX)
+    TRY(sfp__visit_find(v, "labels", SFP__DTYPE_I64, &t, err));
+    if (t->ndim != 1 || t->count > SFP__HEAD_LABEL_MAX)
         return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is not a list of classes", v->file, v->prefix);
     const int64_t rows = (int64_t)t->count;
     TRY(reserve_rows(h, (int)rows, err));
-    TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
-    TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
+    TRY(sfp__visit(v, "labels", SFP__DTYPE_I64, 1, &rows, h->label, err));
+    TRY(sfp__visit(v, "counts", SFP__DTYPE_I64, 1, &rows, h->count, err));
     for (int64_t r = 0; r < rows; r++) {
         int64_t label = h->label[r];
-        if (label < 0 || label >= SFP_HEAD_LABEL_MAX || h->count[r] < 0 || h->count[r] > INT64_MAX / SFP_HEAD_LABEL_MAX)
+        if (label < 0 || label >= SFP__HEAD_LABEL_MAX || h->count[r] < 0 || h->count[r] > INT64_MAX / SFP__HEAD_LABEL_MAX)
             return sfp__fail(
                 err, SFP_EFORMAT,
                 "%s: '%s': row %lld has label %lld and %lld samples, expected a label below %d and a number of samples", v->file,
-                v->prefix, (long long)r, (long long)label, (long long)h->count[r], SFP_HEAD_LABEL_MAX);
+                v->prefix, (long long)r, (long long)label, (long long)h->count[r], SFP__HEAD_LABEL_MAX);
         TRY(reserve_labels(h, (int)label + 1, err));
         if (row_of(h, (int)label) != (int)r)
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld occurs twice", v->file, v->prefix, (long long)label);
@@ -524,8 +524,8 @@ static sfp_status write_head(sfp__head *h, const sfp__visitor *v, sfp_error *err
     const int64_t rows = h->rows;
     if (v->inference_only)
         TRY(sfp__head_refresh(h, true, err));
-    TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
-    TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
+    TRY(sfp__visit(v, "labels", SFP__DTYPE_I64, 1, &rows, h->label, err));
+    TRY(sfp__visit(v, "counts", SFP__DTYPE_I64, 1, &rows, h->count, err));
     TRY(visit_kind(h, v, err));
     return v->sums ? visit_sums(h, v, err) : SFP_OK;
 }

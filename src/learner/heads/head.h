@@ -16,9 +16,9 @@
 
 typedef struct sfp__head sfp__head;
 
-#define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
-#define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
-#define SFP_RANPAC_WIDTH_DEFAULT 4000
+#define SFP__HEAD_LABEL_MAX (1 << 20) /* labels are below this */
+#define SFP__HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
+#define SFP__RANPAC_WIDTH_DEFAULT 4000
 
 typedef struct sfp__head_options {
     int dim;           /* number of values of a query: D, or with K taps K * D, and D more with the mean tap */

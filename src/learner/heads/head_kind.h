@@ -15,7 +15,7 @@
 #include "learner/heads/head.h"
 #include "learner/heads/novelty.h"
 
-#define SFP_HEAD_GRAIN 64 /* number of samples that are scored at a time */
+#define SFP__HEAD_GRAIN 64 /* number of samples that are scored at a time */
 
 typedef struct sfp__head_kind {
     const char *name;
@@ -36,7 +36,7 @@ typedef struct sfp__head_kind {
     /* Drops the single samples in the sums (sums.h), after an exact refresh, whose solution stays. */
     void (*drop_samples)(sfp__head *h);
     sfp_status (*refresh)(sfp__head *h, bool exact, sfp_error *err);
-    /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; -INFINITY: a class without samples,
+    /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP__HEAD_GRAIN, after refresh; -INFINITY: a class without samples,
      * or of which the solution does not know yet. Cannot fail. */
     void (*score)(sfp__head *h, int n, const float *q, bool exact, double *out);
     /* Returns the fitted factor of the scores; NULL: the kind has none. */
@@ -59,7 +59,7 @@ struct sfp__head {
     int64_t *count;      /* (capacity) number of samples of a row */
     int label_capacity;
     int32_t *row_of; /* (label_capacity) row of a label; -1: not seen */
-    double *raw;     /* (SFP_HEAD_GRAIN, capacity) */
+    double *raw;     /* (SFP__HEAD_GRAIN, capacity) */
 };
 
 extern const sfp__head_kind sfp__head_ncm, sfp__head_slda, sfp__head_slda_published, sfp__head_ridge, sfp__head_ranpac;

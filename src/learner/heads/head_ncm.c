@@ -151,10 +151,10 @@ static sfp_status ncm_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_e
 {
     ncm *m = (ncm *)h;
     const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
-    TRY(sfp__visit(v, "means", SFP_DTYPE_F64, 2, shape, m->mean, err));
-    TRY(sfp__visit(v, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err));
+    TRY(sfp__visit(v, "means", SFP__DTYPE_F64, 2, shape, m->mean, err));
+    TRY(sfp__visit(v, "grand", SFP__DTYPE_F64, 1, shape + 1, m->grand, err));
     m->solved = h->n;
-    return sfp__visit(v, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
+    return sfp__visit(v, "scatter", SFP__DTYPE_F64, 1, &two, m->scatter, err);
 }
 
 const sfp__head_kind sfp__head_ncm = {

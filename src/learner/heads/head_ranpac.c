@@ -43,7 +43,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GRAIN = SFP_RANPAC_GRAIN, HELD = SFP_RANPAC_HELD, HELD_EVERY = 10, FIRST_CHOICE = 40 };
+enum { GRAIN = SFP__RANPAC_GRAIN, HELD = SFP__RANPAC_HELD, HELD_EVERY = 10, FIRST_CHOICE = 40 };
 enum { STREAM_PROJECT = 1, STREAM_HELD = 2 }; /* streams of the random generator */
 enum { BLOCK = 512 };                         /* rows of G per product; omitting the blocks above the diagonal halves the cost */
 
@@ -55,7 +55,7 @@ static int round_up(int n)
 /* Draws the projection for the seed, and releases the previous one. */
 static sfp_status draw_projection(sfp__ranpac *m, sfp_error *err)
 {
-    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
+    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP__RANPAC_SEED], STREAM_PROJECT);
     size_t count = (size_t)m->base.opt.dim * (size_t)m->width;
     float *r = sfp__malloc(count * sizeof *r);
     TRY(sfp__check_memory(r, err));
@@ -74,19 +74,19 @@ static sfp_status ranpac_init(sfp__head *h, sfp_error *err)
     m->later = HELD + round_up(m->width / 4 > GRAIN ? m->width / 4 : GRAIN);
     m->cap = m->first > m->later ? m->first : m->later;
     m->side = m->width > m->cap ? m->width : m->cap;
-    m->setup[SFP_RANPAC_SEED] = (int64_t)h->opt.seed;
-    m->setup[SFP_RANPAC_WIDTH] = m->width;
-    m->counter[SFP_RANPAC_NEXT_CHOICE] = FIRST_CHOICE;
-    m->strength[SFP_RANPAC_SCALE] = 10;
+    m->setup[SFP__RANPAC_SEED] = (int64_t)h->opt.seed;
+    m->setup[SFP__RANPAC_WIDTH] = m->width;
+    m->counter[SFP__RANPAC_NEXT_CHOICE] = FIRST_CHOICE;
+    m->strength[SFP__RANPAC_SCALE] = 10;
     size_t w = (size_t)m->width, d = (size_t)h->opt.dim, cap = (size_t)m->cap, side = (size_t)m->side, f = sizeof(float);
     TRY(sfp__check_memory((m->query = sfp__malloc(cap * d * f)) && (m->row = sfp__malloc(cap * sizeof *m->row)) &&
                               (m->slot = sfp__malloc(cap * sizeof *m->slot)) && (m->gram = sfp__malloc(side * side * f)) &&
                               (m->factor = sfp__malloc(side * side * f)) && (m->z = sfp__malloc(cap * w * f)) &&
                               (m->small = sfp__malloc(cap * cap * f)) &&
-                              (m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)),
+                              (m->piece = sfp__malloc(SFP__HEAD_GRAIN * (w > d ? w : d) * f)),
                           err));
     if (h->opt.tap_dim < h->opt.dim)
-        TRY(sfp__alloc(&m->normed, SFP_HEAD_GRAIN * d, sizeof *m->normed, err));
+        TRY(sfp__alloc(&m->normed, SFP__HEAD_GRAIN * d, sizeof *m->normed, err));
     return draw_projection(m, err);
 }
 
@@ -106,7 +106,7 @@ static sfp_status ranpac_grow(sfp__head *h, int capacity, sfp_error *err)
     TRY(sfp__check_memory(sfp__head_extend(&m->target, row, old, count) && sfp__head_extend(&m->start, row, old, count) &&
                               sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) &&
                               sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) &&
-                              sfp__head_extend(&m->scored, SFP_HEAD_GRAIN * f, old, count),
+                              sfp__head_extend(&m->scored, SFP__HEAD_GRAIN * f, old, count),
                           err));
     return SFP_OK;
 }
@@ -183,7 +183,7 @@ void sfp__ranpac_fold(sfp__ranpac *m)
             target[j] += phi[j];
         phi += width;
     }
-    m->counter[SFP_RANPAC_FOLDED] += n;
+    m->counter[SFP__RANPAC_FOLDED] += n;
     m->recent = kept;
     m->done = 0;
     m->factored = false;
@@ -198,7 +198,7 @@ static int64_t held_slot(const sfp__ranpac *m, int64_t n)
     int64_t k = n / HELD_EVERY;
     if (k < HELD)
         return k;
-    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_HELD);
+    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP__RANPAC_SEED], STREAM_HELD);
     rng.counter = (uint64_t)k;
     double slot = floor(sfp__rng_double(&rng) * (double)(k + 1));
     return slot < HELD ? (int64_t)slot : -1;
@@ -243,7 +243,7 @@ static void ranpac_score(sfp__head *h, int n, const float *q, bool exact, double
     sfp__gemm_plain(false, true, n, h->rows, w, m->piece, w, m->weight, m->side, 0.0f, m->scored, h->rows);
     size_t count = (size_t)n * (size_t)h->rows;
     for (size_t i = 0; i < count; i++)
-        out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->scored[i];
+        out[i] = m->strength[SFP__RANPAC_SCALE] * (double)m->scored[i];
 }
 
 /* --------------------------------------------------------------- save, load */
@@ -253,9 +253,9 @@ static bool plausible(const sfp__ranpac *m)
 {
     size_t values = (size_t)m->recent * (size_t)m->base.opt.dim;
     bool held[HELD] = {false};
-    bool fine = m->recent <= recent_limit(m) && m->counter[SFP_RANPAC_FOLDED] == m->base.n - m->recent &&
-                m->counter[SFP_RANPAC_NEXT_CHOICE] > 0 && m->strength[SFP_RANPAC_LAMBDA] >= 0 &&
-                m->strength[SFP_RANPAC_SCALE] > 0 && m->strength[SFP_RANPAC_SCALE] < 1e3;
+    bool fine = m->recent <= recent_limit(m) && m->counter[SFP__RANPAC_FOLDED] == m->base.n - m->recent &&
+                m->counter[SFP__RANPAC_NEXT_CHOICE] > 0 && m->strength[SFP__RANPAC_LAMBDA] >= 0 &&
+                m->strength[SFP__RANPAC_SCALE] > 0 && m->strength[SFP__RANPAC_SCALE] < 1e3;
     for (int i = 0; i < m->recent; i++) {
         fine &= m->row[i] >= 0 && m->row[i] < m->base.rows && m->slot[i] >= -1 && m->slot[i] < HELD;
         if (fine && m->slot[i] >= 0) { /* a fold keeps every sample with a slot, so each slot has at most one */
@@ -264,26 +264,26 @@ static bool plausible(const sfp__ranpac *m)
         }
     }
     for (size_t i = 0; i < values; i++)
-        fine &= fabsf(m->query[i]) <= SFP_HEAD_VALUE_MAX;
+        fine &= fabsf(m->query[i]) <= SFP__HEAD_VALUE_MAX;
     return fine;
 }
 
 static sfp_status visit_setup(sfp__ranpac *m, const sfp__visitor *v, sfp_error *err)
 {
     const int64_t two = 2;
-    TRY(sfp__visit(v, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err));
-    if (m->setup[SFP_RANPAC_WIDTH] != m->width)
+    TRY(sfp__visit(v, "setup", SFP__DTYPE_I64, 1, &two, m->setup, err));
+    if (m->setup[SFP__RANPAC_WIDTH] != m->width)
         return sfp__fail(err, SFP_ESHAPE, "%s: '%s': width of the projection is %lld, expected %d", v->file, v->prefix,
-                         (long long)m->setup[SFP_RANPAC_WIDTH], m->width);
+                         (long long)m->setup[SFP__RANPAC_WIDTH], m->width);
     return SFP_OK;
 }
 
 /* Draws the projection of the loaded setup, if its seed differs. */
 static sfp_status use_saved_seed(sfp__ranpac *m, sfp_error *err)
 {
-    if (m->setup[SFP_RANPAC_SEED] == (int64_t)m->base.opt.seed)
+    if (m->setup[SFP__RANPAC_SEED] == (int64_t)m->base.opt.seed)
         return SFP_OK;
-    m->base.opt.seed = (uint64_t)m->setup[SFP_RANPAC_SEED];
+    m->base.opt.seed = (uint64_t)m->setup[SFP__RANPAC_SEED];
     return draw_projection(m, err);
 }
 
@@ -291,7 +291,7 @@ static sfp_status use_saved_seed(sfp__ranpac *m, sfp_error *err)
 static sfp_status read_recent(sfp__ranpac *m, const sfp__visitor *v, sfp_error *err)
 {
     const sfp__tensor *t = NULL;
-    TRY(sfp__visit_find(v, "row", SFP_DTYPE_I64, &t, err));
+    TRY(sfp__visit_find(v, "row", SFP__DTYPE_I64, &t, err));
     if (t->count > (size_t)m->cap)
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s': number of recent samples is %zu, expected at most %d", v->file, v->prefix,
                          t->count, m->cap);
@@ -308,13 +308,13 @@ static sfp_status ranpac_visit(sfp__head *h, const sfp__visitor *v, sfp_error *e
     bool folded = v->put ? sfp__ranpac_has_base(m) : h->n > m->recent;
     const int64_t two = 2, query[] = {m->recent, h->opt.dim}, gram[] = {folded ? m->width : 0, m->width},
                   target[] = {folded ? h->rows : 0, m->width};
-    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &two, m->counter, err));
-    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err));
-    TRY(sfp__visit(v, "query", SFP_DTYPE_F32, 2, query, m->query, err));
-    TRY(sfp__visit(v, "row", SFP_DTYPE_I64, 1, query, m->row, err));
-    TRY(sfp__visit(v, "slot", SFP_DTYPE_I64, 1, query, m->slot, err));
-    TRY(sfp__visit(v, "gram", SFP_DTYPE_F32, 2, gram, m->gram, err));
-    TRY(sfp__visit(v, "target", SFP_DTYPE_F32, 2, target, m->target, err));
+    TRY(sfp__visit(v, "counter", SFP__DTYPE_I64, 1, &two, m->counter, err));
+    TRY(sfp__visit(v, "strength", SFP__DTYPE_F64, 1, &two, m->strength, err));
+    TRY(sfp__visit(v, "query", SFP__DTYPE_F32, 2, query, m->query, err));
+    TRY(sfp__visit(v, "row", SFP__DTYPE_I64, 1, query, m->row, err));
+    TRY(sfp__visit(v, "slot", SFP__DTYPE_I64, 1, query, m->slot, err));
+    TRY(sfp__visit(v, "gram", SFP__DTYPE_F32, 2, gram, m->gram, err));
+    TRY(sfp__visit(v, "target", SFP__DTYPE_F32, 2, target, m->target, err));
     if (v->put)
         return SFP_OK;
     if (!plausible(m))
@@ -342,8 +342,8 @@ static sfp_status ranpac_visit_inference(sfp__head *h, const sfp__visitor *v, sf
     for (size_t r = 0; v->put && r < rows; r++)
         memcpy(m->contiguous + r * width, m->weight + r * side, width * sizeof *m->contiguous);
     TRY(visit_setup(m, v, err));
-    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err));
-    TRY(sfp__visit(v, "weight", SFP_DTYPE_F32, 2, shape, m->contiguous, err));
+    TRY(sfp__visit(v, "strength", SFP__DTYPE_F64, 1, &two, m->strength, err));
+    TRY(sfp__visit(v, "weight", SFP__DTYPE_F32, 2, shape, m->contiguous, err));
     if (v->put)
         return SFP_OK;
     for (size_t r = 0; r < rows; r++)
@@ -355,7 +355,7 @@ static sfp_status ranpac_visit_inference(sfp__head *h, const sfp__visitor *v, sf
 static double ranpac_scale(const sfp__head *h, bool exact)
 {
     (void)exact;
-    return ((const sfp__ranpac *)h)->strength[SFP_RANPAC_SCALE];
+    return ((const sfp__ranpac *)h)->strength[SFP__RANPAC_SCALE];
 }
 
 const sfp__head_kind sfp__head_ranpac = {

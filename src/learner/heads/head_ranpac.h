@@ -4,14 +4,14 @@
 
 #include "learner/heads/head_kind.h"
 
-#define SFP_RANPAC_GRAIN 32 /* number of recent samples that are added to the small factor at a time */
-#define SFP_RANPAC_HELD 128 /* maximum number of held-out samples */
+#define SFP__RANPAC_GRAIN 32 /* number of recent samples that are added to the small factor at a time */
+#define SFP__RANPAC_HELD 128 /* maximum number of held-out samples */
 
-enum { SFP_RANPAC_SEED, SFP_RANPAC_WIDTH }; /* indices of `setup` */
+enum { SFP__RANPAC_SEED, SFP__RANPAC_WIDTH }; /* indices of `setup` */
 /* indices of `counter`: samples in the base; number of samples at which lambda is chosen next */
-enum { SFP_RANPAC_FOLDED, SFP_RANPAC_NEXT_CHOICE };
+enum { SFP__RANPAC_FOLDED, SFP__RANPAC_NEXT_CHOICE };
 /* indices of `strength`: lambda (0: not chosen yet); scale of the log-probabilities */
-enum { SFP_RANPAC_LAMBDA, SFP_RANPAC_SCALE };
+enum { SFP__RANPAC_LAMBDA, SFP__RANPAC_SCALE };
 
 typedef struct sfp__ranpac {
     sfp__head base;
@@ -21,7 +21,7 @@ typedef struct sfp__ranpac {
     int recent;       /* p */
     int64_t setup[2], counter[2];
     float *project; /* R (D, M) */
-    float *normed;  /* (SFP_HEAD_GRAIN, D) normalised taps; NULL: there is one tap */
+    float *normed;  /* (SFP__HEAD_GRAIN, D) normalised taps; NULL: there is one tap */
     double strength[2];
     float *query;  /* (cap, D) queries of recent samples */
     int64_t *row;  /* (cap) classes of recent samples */
@@ -39,14 +39,14 @@ typedef struct sfp__ranpac {
     float *small;      /* (cap, cap) F */
     float *dual;       /* (capacity, cap) */
     float *weight;     /* (capacity, side) W */
-    float *piece;      /* (SFP_HEAD_GRAIN, max(M, D)) projections or queries of a group of samples */
-    float *scored;     /* (SFP_HEAD_GRAIN, capacity) */
+    float *piece;      /* (SFP__HEAD_GRAIN, max(M, D)) projections or queries of a group of samples */
+    float *scored;     /* (SFP__HEAD_GRAIN, capacity) */
     float *contiguous; /* (rows, M) W with contiguous rows, as it is saved; NULL: not used yet */
 } sfp__ranpac;
 
 static inline bool sfp__ranpac_has_base(const sfp__ranpac *m)
 {
-    return m->counter[SFP_RANPAC_FOLDED] > 0;
+    return m->counter[SFP__RANPAC_FOLDED] > 0;
 }
 
 /* Computes phi (n, M) = relu(q R). */

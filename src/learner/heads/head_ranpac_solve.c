@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GRAIN = SFP_RANPAC_GRAIN };
+enum { GRAIN = SFP__RANPAC_GRAIN };
 enum { DECADES_BELOW = 6, DECADES_ABOVE = 3, DECADES = DECADES_BELOW + 1 + DECADES_ABOVE };
 enum { WHOLE_GRID = 512 }; /* largest number of unknowns for which every lambda is tried */
 
@@ -160,7 +160,7 @@ static void choose_lambda(sfp__ranpac *m)
         t.b = m->target;
         t.test = m->z;
         t.work = m->factor;
-        samples = (double)m->counter[SFP_RANPAC_FOLDED];
+        samples = (double)m->counter[SFP__RANPAC_FOLDED];
     } else { /* uses the memory of the (M, M) matrices, which are not in use yet */
         t.a = sfp__ranpac_project_recent(m, false, m->z);
         float *held = m->z + (size_t)t.a * (size_t)w;
@@ -174,7 +174,7 @@ static void choose_lambda(sfp__ranpac *m)
         t.work = m->small;
         samples = t.a;
     }
-    m->counter[SFP_RANPAC_NEXT_CHOICE] = 2 * m->base.n;
+    m->counter[SFP__RANPAC_NEXT_CHOICE] = 2 * m->base.n;
     m->factored = false;
     m->done = 0;
     if (t.a == 0 || t.held == 0)
@@ -186,15 +186,15 @@ static void choose_lambda(sfp__ranpac *m)
     for (int i = 0; i < DECADES; i++)
         t.error[i] = NAN;
     int from = DECADES_BELOW - 2;
-    if (m->strength[SFP_RANPAC_LAMBDA] > 0)
-        from = (int)fmin(fmax(round(log10(m->strength[SFP_RANPAC_LAMBDA] / t.middle)) + DECADES_BELOW, 0), DECADES - 1);
+    if (m->strength[SFP__RANPAC_LAMBDA] > 0)
+        from = (int)fmin(fmax(round(log10(m->strength[SFP__RANPAC_LAMBDA] / t.middle)) + DECADES_BELOW, 0), DECADES - 1);
     int best = find_best_lambda(&t, from);
-    m->strength[SFP_RANPAC_LAMBDA] = lambda_of(&t, best);
+    m->strength[SFP__RANPAC_LAMBDA] = lambda_of(&t, best);
     if (isinf(t.error[best]))
         return;
     if (t.last != best)
         (void)fit(&t, lambda_of(&t, best));
-    m->strength[SFP_RANPAC_SCALE] = best_scale(m);
+    m->strength[SFP__RANPAC_SCALE] = best_scale(m);
 }
 
 /* Sets lambda before there are held-out samples: a hundredth of the mean |phi|^2 of the first samples. */
@@ -206,7 +206,7 @@ static void guess_lambda(sfp__ranpac *m)
     sfp__ranpac_project(m, n, m->query, m->z);
     for (size_t i = 0; i < count; i++)
         sum += (double)m->z[i] * (double)m->z[i];
-    m->strength[SFP_RANPAC_LAMBDA] = decade(0.01 * sum / (n > 0 ? n : 1));
+    m->strength[SFP__RANPAC_LAMBDA] = decade(0.01 * sum / (n > 0 ? n : 1));
     m->done = 0;
 }
 
@@ -227,7 +227,7 @@ static bool factor_base(sfp__ranpac *m)
         if (sfp__ranpac_has_base(m)) {
             for (size_t i = 0; i < width; i++) {
                 memcpy(m->factor + i * width, m->gram + i * width, (i + 1) * sizeof *m->factor);
-                m->factor[i * width + i] += (float)m->strength[SFP_RANPAC_LAMBDA];
+                m->factor[i * width + i] += (float)m->strength[SFP__RANPAC_LAMBDA];
             }
             if (!sfp__cholesky(w, m->factor, w))
                 return false;
@@ -255,7 +255,7 @@ static bool factor_recent(sfp__ranpac *m)
         if (sfp__ranpac_has_base(m))
             sfp__cholesky_forward(n, w, m->factor, w, z, w);
         else
-            scale_rows((size_t)n * (size_t)w, (float)(1 / sqrt(m->strength[SFP_RANPAC_LAMBDA])), z);
+            scale_rows((size_t)n * (size_t)w, (float)(1 / sqrt(m->strength[SFP__RANPAC_LAMBDA])), z);
         sfp__gemm_plain(false, true, n, r + n, w, z, w, m->z, w, 0.0f, f, m->cap);
         for (int i = 0; i < n; i++)
             f[(size_t)i * (size_t)m->cap + (size_t)(r + i)] += 1;
@@ -293,20 +293,20 @@ static void solve_weights(sfp__ranpac *m)
         return;
     }
     for (int r = 0; r < rows; r++)
-        scale_rows((size_t)w, (float)(1 / sqrt(m->strength[SFP_RANPAC_LAMBDA])), m->weight + (size_t)r * (size_t)m->side);
+        scale_rows((size_t)w, (float)(1 / sqrt(m->strength[SFP__RANPAC_LAMBDA])), m->weight + (size_t)r * (size_t)m->side);
 }
 
 sfp_status sfp__ranpac_solve(sfp__ranpac *m, sfp_error *err)
 {
-    if (m->base.n >= m->counter[SFP_RANPAC_NEXT_CHOICE])
+    if (m->base.n >= m->counter[SFP__RANPAC_NEXT_CHOICE])
         choose_lambda(m);
-    if (m->strength[SFP_RANPAC_LAMBDA] <= 0)
+    if (m->strength[SFP__RANPAC_LAMBDA] <= 0)
         guess_lambda(m);
     while (!factor_base(m) || !factor_recent(m)) {
-        m->strength[SFP_RANPAC_LAMBDA] *= 10;
+        m->strength[SFP__RANPAC_LAMBDA] *= 10;
         m->factored = false;
         m->done = 0;
-        if (m->strength[SFP_RANPAC_LAMBDA] > 1e36)
+        if (m->strength[SFP__RANPAC_LAMBDA] > 1e36)
             return sfp__fail(err, SFP_EINVAL, "head ranpac: the system of %lld samples is singular for every lambda",
                              (long long)m->base.n);
     }

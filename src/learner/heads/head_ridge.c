@@ -29,7 +29,7 @@
 #include <string.h>
 
 enum { DECADES = 8, LOWEST = -5 };         /* lambda is one of 10^-5 .. 10^2 */
-enum { STANDARD, SOFT, SOFTER, SCALINGS }; /* values of strength[SFP_SCALING] */
+enum { STANDARD, SOFT, SOFTER, SCALINGS }; /* values of strength[SFP__SCALING] */
 enum { LEFT_OUT_MIN = 10 };                /* samples that must be left out to choose */
 enum { LEFT_OUT_MIN_OWN = 64 };            /* the same for the own solution of ridge where choosing is slow */
 enum {
@@ -51,7 +51,7 @@ typedef struct solution {
     int64_t n;      /* number of samples; 0: none */
     int64_t chosen; /* number of samples when the strengths were chosen; 0: not yet */
     int rows;
-    double strength[SFP_STRENGTHS];
+    double strength[SFP__STRENGTHS];
     double *weight; /* (D, rows) memory for (capacity, D) */
     double *gain;   /* (capacity) factor of the weights of a class */
     double *bias;   /* (capacity) */
@@ -81,9 +81,9 @@ typedef struct ridge {
     double lambda, share; /* of the solve in progress; share: that of the shrinkage of slda */
     /* Workspace of a solve. */
     double *matrix;          /* triangle */
-    double *z, *norm;        /* (D), (SFP_SUMS_KEPT) */
-    double *prior, *scores;  /* (capacity), (SFP_SUMS_KEPT, capacity) */
-    double *block, *product; /* (SFP_TRIANGLE_BLOCK, D) each */
+    double *z, *norm;        /* (D), (SFP__SUMS_KEPT) */
+    double *prior, *scores;  /* (capacity), (SFP__SUMS_KEPT, capacity) */
+    double *block, *product; /* (SFP__TRIANGLE_BLOCK, D) each */
     /* The same for few samples, of which all are kept: `matrix` contains T = Z (x - m), (n, D). */
     bool few;
     int gram_scaling;     /* scaling of T and `gram`; -1: they are not computed */
@@ -105,11 +105,11 @@ static bool is_balanced(const ridge *m)
 /* Sets the strengths before there are samples to leave out: those of samples that were dropped, or fixed ones. */
 static void reset_strength(const ridge *m, solution *s)
 {
-    s->strength[SFP_LAMBDA] = is_balanced(m) ? soft_lambda : 1;
-    s->strength[SFP_SCALE] = is_slda(m) ? 0.5 : 10;
-    s->strength[SFP_SCALING] = is_balanced(m) ? SOFT : STANDARD;
+    s->strength[SFP__LAMBDA] = is_balanced(m) ? soft_lambda : 1;
+    s->strength[SFP__SCALE] = is_slda(m) ? 0.5 : 10;
+    s->strength[SFP__SCALING] = is_balanced(m) ? SOFT : STANDARD;
     (void)sfp__sums_dropped_strength(&m->sums, s->strength);
-    s->strength[SFP_SCALING] = fmax(STANDARD, fmin(s->strength[SFP_SCALING], SOFTER)); /* a file may have any number */
+    s->strength[SFP__SCALING] = fmax(STANDARD, fmin(s->strength[SFP__SCALING], SOFTER)); /* a file may have any number */
 }
 
 static sfp_status ridge_init(sfp__head *h, sfp_error *err)
@@ -127,14 +127,14 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
     TRY(sfp__alloc(&m->follow.s, PENDING, sizeof *m->follow.s, err));
     TRY(sfp__alloc(&m->matrix, triangle, sizeof *m->matrix, err));
     TRY(sfp__alloc(&m->z, d, sizeof *m->z, err));
-    TRY(sfp__alloc(&m->norm, SFP_SUMS_KEPT, sizeof *m->norm, err));
-    TRY(sfp__alloc(&m->block, SFP_TRIANGLE_BLOCK * d, sizeof *m->block, err));
+    TRY(sfp__alloc(&m->norm, SFP__SUMS_KEPT, sizeof *m->norm, err));
+    TRY(sfp__alloc(&m->block, SFP__TRIANGLE_BLOCK * d, sizeof *m->block, err));
     if (!is_slda(m)) {
-        TRY(sfp__alloc(&m->gram, sfp__triangle_count(SFP_SUMS_KEPT), sizeof *m->gram, err));
-        TRY(sfp__alloc(&m->gram_factor, sfp__triangle_count(SFP_SUMS_KEPT), sizeof *m->gram_factor, err));
-        TRY(sfp__alloc(&m->gram_inverse, SFP_SUMS_KEPT * SFP_SUMS_KEPT, sizeof *m->gram_inverse, err));
+        TRY(sfp__alloc(&m->gram, sfp__triangle_count(SFP__SUMS_KEPT), sizeof *m->gram, err));
+        TRY(sfp__alloc(&m->gram_factor, sfp__triangle_count(SFP__SUMS_KEPT), sizeof *m->gram_factor, err));
+        TRY(sfp__alloc(&m->gram_inverse, SFP__SUMS_KEPT * SFP__SUMS_KEPT, sizeof *m->gram_inverse, err));
     }
-    return sfp__alloc(&m->product, SFP_TRIANGLE_BLOCK * d, sizeof *m->product, err);
+    return sfp__alloc(&m->product, SFP__TRIANGLE_BLOCK * d, sizeof *m->product, err);
 }
 
 static void ridge_done(sfp__head *h)
@@ -165,7 +165,7 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
                                  grow_solution(&m->exact, d, old, count) &&
                                  sfp__head_extend(&m->follow.c, PENDING * sizeof *m->follow.c, old, count) &&
                                  sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
-                                 sfp__head_extend(&m->scores, SFP_SUMS_KEPT * sizeof *m->scores, old, count),
+                                 sfp__head_extend(&m->scores, SFP__SUMS_KEPT * sizeof *m->scores, old, count),
                              err);
 }
 
@@ -211,7 +211,7 @@ static void fill_ridge(ridge *m, const solution *s)
     sfp__sums_product(u, m->matrix, m->base.opt.threads);
     for (int i = 0; i < d; i++)
         z[i] = sfp__triangle_row(m->matrix, d, i)[i] / n - s->centre[i] * s->centre[i];
-    scale_values(m, (int)s->strength[SFP_SCALING], z);
+    scale_values(m, (int)s->strength[SFP__SCALING], z);
     for (int i = 0; i < d; i++) {
         double *row = sfp__triangle_row(m->matrix, d, i);
         for (int j = i; j < d; j++)
@@ -236,7 +236,7 @@ static void fill_slda(ridge *m, const solution *s, double extra)
             m->block[(size_t)k * (size_t)d + (size_t)i] = root * sum;
             s->weight[(size_t)i * (size_t)rows + (size_t)r] = mass > 0 ? sum / mass - s->centre[i] : 0;
         }
-        if (++k == SFP_TRIANGLE_BLOCK || r + 1 == rows) {
+        if (++k == SFP__TRIANGLE_BLOCK || r + 1 == rows) {
             sfp__triangle_add(d, m->matrix, k, -1, m->block, m->base.opt.threads);
             k = 0;
         }
@@ -309,7 +309,7 @@ static void fill_gram(ridge *m, const solution *s)
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)u->dim, n = (size_t)u->kept;
     double *t = m->matrix;
-    m->gram_scaling = (int)s->strength[SFP_SCALING];
+    m->gram_scaling = (int)s->strength[SFP__SCALING];
     memset(m->z, 0, d * sizeof *m->z);
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < d; i++) {
@@ -322,8 +322,8 @@ static void fill_gram(ridge *m, const solution *s)
         for (size_t i = 0; i < d; i++)
             t[k * d + i] *= m->z[i];
     memset(m->gram, 0, sfp__triangle_count((int)n) * sizeof *m->gram);
-    for (size_t from = 0; from < d; from += SFP_TRIANGLE_BLOCK) {
-        size_t count = d - from < SFP_TRIANGLE_BLOCK ? d - from : SFP_TRIANGLE_BLOCK;
+    for (size_t from = 0; from < d; from += SFP__TRIANGLE_BLOCK) {
+        size_t count = d - from < SFP__TRIANGLE_BLOCK ? d - from : SFP__TRIANGLE_BLOCK;
         for (size_t i = 0; i < count; i++)
             for (size_t k = 0; k < n; k++)
                 m->block[i * n + k] = t[k * d + from + i];
@@ -335,7 +335,7 @@ static void fill_gram(ridge *m, const solution *s)
 static bool invert_gram(ridge *m, const solution *s)
 {
     int n = m->sums.kept;
-    if (m->gram_scaling != (int)s->strength[SFP_SCALING])
+    if (m->gram_scaling != (int)s->strength[SFP__SCALING])
         fill_gram(m, s);
     memcpy(m->gram_factor, m->gram, sfp__triangle_count(n) * sizeof *m->gram);
     memset(m->gram_inverse, 0, (size_t)n * (size_t)n * sizeof *m->gram_inverse);
@@ -398,7 +398,7 @@ static void solve(ridge *m, solution *s)
     int d = m->base.opt.dim, tries = 0;
     summarise(m, s->centre);
     s->rows = m->base.rows;
-    for (m->lambda = s->strength[SFP_LAMBDA];; tries++, m->lambda *= 10) {
+    for (m->lambda = s->strength[SFP__LAMBDA];; tries++, m->lambda *= 10) {
         if (m->few && invert_gram(m, s))
             break;
         m->few = false;
@@ -452,8 +452,8 @@ static void measure_kept(ridge *m, const solution *s)
 {
     const sfp__sums *u = &m->sums;
     int d = m->base.opt.dim;
-    for (int from = 0; from < u->kept; from += SFP_TRIANGLE_BLOCK) {
-        int count = u->kept - from < SFP_TRIANGLE_BLOCK ? u->kept - from : SFP_TRIANGLE_BLOCK;
+    for (int from = 0; from < u->kept; from += SFP__TRIANGLE_BLOCK) {
+        int count = u->kept - from < SFP__TRIANGLE_BLOCK ? u->kept - from : SFP__TRIANGLE_BLOCK;
         for (int i = 0; i < d; i++)
             for (int k = 0; k < count; k++)
                 m->block[(size_t)i * (size_t)count + (size_t)k] =
@@ -525,7 +525,7 @@ static void leave_out_slda(const ridge *m, const solution *s, int i, double *out
 /* Solves as far as leave_out_ridge needs it. */
 static void prepare(ridge *m, solution *s)
 {
-    m->lambda = s->strength[SFP_LAMBDA];
+    m->lambda = s->strength[SFP__LAMBDA];
     if (m->few && invert_gram(m, s))
         return;
     m->few = false;
@@ -539,8 +539,8 @@ static double error_at(ridge *m, solution *s, int scaling, int index, double err
     double *e = &error[scaling][index];
     if (!isnan(*e))
         return *e;
-    s->strength[SFP_SCALING] = scaling;
-    s->strength[SFP_LAMBDA] = pow(10, LOWEST + index);
+    s->strength[SFP__SCALING] = scaling;
+    s->strength[SFP__LAMBDA] = pow(10, LOWEST + index);
     prepare(m, s);
     *e = 0;
     for (int i = 0; i < m->sums.kept; i++)
@@ -568,7 +568,7 @@ static void choose_lambda(ridge *m, solution *s)
     for (int i = 0; i < SCALINGS; i++)
         for (int j = 0; j < DECADES; j++)
             error[i][j] = NAN;
-    int scaling = (int)s->strength[SFP_SCALING], decade = (int)lround(log10(s->strength[SFP_LAMBDA])) - LOWEST;
+    int scaling = (int)s->strength[SFP__SCALING], decade = (int)lround(log10(s->strength[SFP__LAMBDA])) - LOWEST;
     int best = descend(m, s, scaling, decade < 0 ? 0 : decade < DECADES ? decade : DECADES - 1, error);
     for (int step = 1; is_balanced(m) && step >= -1; step -= 2)
         while (scaling + step >= 0 && scaling + step < SCALINGS &&
@@ -576,8 +576,8 @@ static void choose_lambda(ridge *m, solution *s)
             scaling += step;
             best = descend(m, s, scaling, best, error);
         }
-    s->strength[SFP_SCALING] = scaling;
-    s->strength[SFP_LAMBDA] = pow(10, LOWEST + best);
+    s->strength[SFP__SCALING] = scaling;
+    s->strength[SFP__LAMBDA] = pow(10, LOWEST + best);
 }
 
 /* Chooses the strengths of a solution and solves it. The own solution continues with those it has; the exact one always starts with the same, so
@@ -600,7 +600,7 @@ static void choose_and_solve(ridge *m, solution *s)
     if (!m->few)
         measure_kept(m, s);
     size_t rows = (size_t)s->rows;
-    int64_t row[SFP_SUMS_KEPT];
+    int64_t row[SFP__SUMS_KEPT];
     int n = 0;
     for (int i = 0; i < m->sums.kept; i++) {
         double *out = m->scores + (size_t)n * rows;
@@ -614,7 +614,7 @@ static void choose_and_solve(ridge *m, solution *s)
             out[r] = m->prior[r] > 0 ? (is_balanced(m) ? s->gain[r] * (out[r] - m->prior[r]) : out[r]) : never;
         row[n++] = m->sums.kept_row[i];
     }
-    s->strength[SFP_SCALE] = sfp__head_fit_scale(n, (int)rows, m->scores, row, is_slda(m) ? 0.5 : 10);
+    s->strength[SFP__SCALE] = sfp__head_fit_scale(n, (int)rows, m->scores, row, is_slda(m) ? 0.5 : 10);
 }
 
 /* ------------------------------------------------------------- the own solution */
@@ -795,7 +795,7 @@ static void invert_matrix(ridge *m)
     sfp__triangle_invert(d, m->matrix, inverse, m->block, m->base.opt.threads);
     for (int i = 0; i < d; i++) {
         double *row = sfp__triangle_row(inverse, d, i);
-        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < d; j++)
+        for (int j = i / SFP__TRIANGLE_BLOCK * SFP__TRIANGLE_BLOCK; j < d; j++)
             row[j] *= m->z[i] * m->z[j] / m->sums.total;
     }
 }
@@ -895,14 +895,15 @@ static void ridge_score(sfp__head *h, int n, const float *q, bool exact, double 
     for (int k = 0; k < n; k++, q += h->opt.dim, out += h->rows) {
         project(m, s, centred(m, s, q), out);
         for (int r = 0; r < h->rows; r++)
-            out[r] = r < s->rows && s->bias[r] != never ? (s->gain[r] * out[r] + s->bias[r]) * s->strength[SFP_SCALE] : -INFINITY;
+            out[r] =
+                r < s->rows && s->bias[r] != never ? (s->gain[r] * out[r] + s->bias[r]) * s->strength[SFP__SCALE] : -INFINITY;
     }
 }
 
 static double ridge_scale(const sfp__head *h, bool exact)
 {
     const ridge *m = (const ridge *)h;
-    return (exact ? m->exact : m->own).strength[SFP_SCALE];
+    return (exact ? m->exact : m->own).strength[SFP__SCALE];
 }
 
 static const sfp__novelty *ridge_novelty(const sfp__head *h)
@@ -914,14 +915,14 @@ static const sfp__novelty *ridge_novelty(const sfp__head *h)
 
 static sfp_status visit_solution(ridge *m, solution *s, const sfp__visitor *v, sfp_error *err)
 {
-    const int64_t weight[] = {m->base.opt.dim, s->rows}, strengths = SFP_STRENGTHS;
-    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &strengths, s->strength, err));
-    TRY(sfp__visit(v, "weight", SFP_DTYPE_F64, 2, weight, s->weight, err));
-    TRY(sfp__visit(v, "gain", SFP_DTYPE_F64, 1, weight + 1, s->gain, err));
-    TRY(sfp__visit(v, "bias", SFP_DTYPE_F64, 1, weight + 1, s->bias, err));
-    TRY(sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, s->centre, err));
-    double scaling = s->strength[SFP_SCALING];
-    for (int p = SFP_LAMBDA; p <= SFP_SCALE; p++)
+    const int64_t weight[] = {m->base.opt.dim, s->rows}, strengths = SFP__STRENGTHS;
+    TRY(sfp__visit(v, "strength", SFP__DTYPE_F64, 1, &strengths, s->strength, err));
+    TRY(sfp__visit(v, "weight", SFP__DTYPE_F64, 2, weight, s->weight, err));
+    TRY(sfp__visit(v, "gain", SFP__DTYPE_F64, 1, weight + 1, s->gain, err));
+    TRY(sfp__visit(v, "bias", SFP__DTYPE_F64, 1, weight + 1, s->bias, err));
+    TRY(sfp__visit(v, "centre", SFP__DTYPE_F64, 1, weight, s->centre, err));
+    double scaling = s->strength[SFP__SCALING];
+    for (int p = SFP__LAMBDA; p <= SFP__SCALE; p++)
         if (!v->put && !(s->strength[p] >= 1e-9 && s->strength[p] < 1e9))
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': value %d is %g, expected a number from 1e-9 to 1e9", v->file,
                              v->prefix, p, s->strength[p]);
@@ -943,9 +944,9 @@ static sfp_status visit_follow(ridge *m, const sfp__visitor *v, sfp_error *err)
     counter[2] = m->own.chosen;
     counter[3] = f->solved;
     counter[4] = f->pending;
-    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &counters, counter, err));
-    TRY(sfp__visit(v, "solved_weight", SFP_DTYPE_F64, 1, &one, &f->weight, err));
-    TRY(sfp__visit(v, "kappa", SFP_DTYPE_F64, 1, &one, &f->kappa, err));
+    TRY(sfp__visit(v, "counter", SFP__DTYPE_I64, 1, &counters, counter, err));
+    TRY(sfp__visit(v, "solved_weight", SFP__DTYPE_F64, 1, &one, &f->weight, err));
+    TRY(sfp__visit(v, "kappa", SFP__DTYPE_F64, 1, &one, &f->kappa, err));
     bool valid = counter[1] >= 0 && counter[1] <= h->rows && counter[4] >= 0 && counter[4] <= PENDING;
     for (int i = 0; i < COUNTERS; i++)
         valid = valid && counter[i] >= 0 && (i == 1 || counter[i] <= h->n);
@@ -959,10 +960,10 @@ static sfp_status visit_follow(ridge *m, const sfp__visitor *v, sfp_error *err)
         f->pending = (int)counter[4];
     }
     const int64_t inverse = (int64_t)sfp__triangle_count(h->opt.dim), u[] = {f->pending, h->opt.dim}, c[] = {h->rows, PENDING};
-    TRY(sfp__visit(v, "inverse", SFP_DTYPE_F64, 1, &inverse, f->inverse, err));
-    TRY(sfp__visit(v, "pending", SFP_DTYPE_F64, 2, u, f->u, err));
-    TRY(sfp__visit(v, "pending_factor", SFP_DTYPE_F64, 1, u, f->s, err));
-    TRY(sfp__visit(v, "pending_change", SFP_DTYPE_F64, 2, c, f->c, err));
+    TRY(sfp__visit(v, "inverse", SFP__DTYPE_F64, 1, &inverse, f->inverse, err));
+    TRY(sfp__visit(v, "pending", SFP__DTYPE_F64, 2, u, f->u, err));
+    TRY(sfp__visit(v, "pending_factor", SFP__DTYPE_F64, 1, u, f->s, err));
+    TRY(sfp__visit(v, "pending_change", SFP__DTYPE_F64, 2, c, f->c, err));
     for (int i = 0; !v->put && i < f->pending; i++)
         if (!(f->s[i] >= 0))
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s.pending_factor': value %d is %g, expected at least 0", v->file, v->prefix,

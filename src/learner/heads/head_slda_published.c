@@ -157,18 +157,18 @@ static sfp_status slda_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err
 {
     slda *m = (slda *)h;
     const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
-    TRY(sfp__visit(v, "means", SFP_DTYPE_F64, 2, means, m->mean, err));
-    return sfp__visit(v, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err);
+    TRY(sfp__visit(v, "means", SFP__DTYPE_F64, 2, means, m->mean, err));
+    return sfp__visit(v, "scatter", SFP__DTYPE_F64, 2, square, m->scatter, err);
 }
 
 static sfp_status slda_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t weight[] = {h->opt.dim, h->rows};
-    TRY(sfp__visit(v, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err));
-    TRY(sfp__visit(v, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err));
+    TRY(sfp__visit(v, "weight", SFP__DTYPE_F64, 2, weight, m->weight, err));
+    TRY(sfp__visit(v, "bias", SFP__DTYPE_F64, 1, weight + 1, m->bias, err));
     m->solved = h->n;
-    return sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
+    return sfp__visit(v, "centre", SFP__DTYPE_F64, 1, weight, m->grand, err);
 }
 
 const sfp__head_kind sfp__head_slda_published = {

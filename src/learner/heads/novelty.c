@@ -61,7 +61,7 @@ static double distance(const sfp__novelty *y, const float *x, double *work)
 
 float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
 {
-    enum { LAST = SFP_NOVELTY_QUANTILES - 1 };
+    enum { LAST = SFP__NOVELTY_QUANTILES - 1 };
     const double *q = y->quantile;
     if (y->rows == 0)
         return NAN;
@@ -69,7 +69,7 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
     if (!(d > q[0]))
         return 0;
     if (d >= q[LAST]) /* approaches 1, so that images that are farther than all samples are still ordered */
-        return (float)(1 - q[LAST] / d / SFP_NOVELTY_QUANTILES);
+        return (float)(1 - q[LAST] / d / SFP__NOVELTY_QUANTILES);
     int low = 0, high = LAST; /* q[low] < d <= q[high] */
     while (high - low > 1) {
         int middle = (low + high) / 2;
@@ -78,7 +78,7 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
         else
             high = middle;
     }
-    return (float)((low + (d - q[low]) / (q[high] - q[low])) / SFP_NOVELTY_QUANTILES);
+    return (float)((low + (d - q[low]) / (q[high] - q[low])) / SFP__NOVELTY_QUANTILES);
 }
 
 /* -------------------------------------------------------------------------- fit */
@@ -170,16 +170,16 @@ static double distance_left_out(sfp__novelty *y, const sfp__sums *s, int i, doub
 /* Writes the quantiles of the distances of kept samples, whose classes have other samples; false: too few. */
 static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s, double share)
 {
-    double found[SFP_SUMS_KEPT];
+    double found[SFP__SUMS_KEPT];
     int n = 0;
     for (int i = 0; i < s->kept; i++)
         if (s->mass[s->kept_row[i]] > 1.5 * s->weight)
             found[n++] = distance_left_out(y, s, i, share);
-    if (n < SFP_NOVELTY_KEPT_MIN)
+    if (n < SFP__NOVELTY_KEPT_MIN)
         return false;
     qsort(found, (size_t)n, sizeof *found, compare);
-    for (int i = 0; i < SFP_NOVELTY_QUANTILES; i++) {
-        double at = (double)i * (n - 1) / (SFP_NOVELTY_QUANTILES - 1);
+    for (int i = 0; i < SFP__NOVELTY_QUANTILES; i++) {
+        double at = (double)i * (n - 1) / (SFP__NOVELTY_QUANTILES - 1);
         int low = (int)at, high = low + 1 < n ? low + 1 : low;
         y->quantile[i] = found[low] + (at - low) * (found[high] - found[low]);
     }
@@ -211,7 +211,7 @@ static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used,
 void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread_pool *threads)
 {
     y->rows = 0;
-    if (s->kept < SFP_NOVELTY_KEPT_MIN)
+    if (s->kept < SFP__NOVELTY_KEPT_MIN)
         return;
     double share;
     int used = collect_classes(y, s, rows);
@@ -239,7 +239,7 @@ static bool plausible(const sfp__novelty *y)
     for (int i = 0; i < y->dim; i++)
         if (!(sfp__triangle_row(y->factor, y->dim, i)[i] > 0))
             return false;
-    for (int i = 0; i < SFP_NOVELTY_QUANTILES; i++)
+    for (int i = 0; i < SFP__NOVELTY_QUANTILES; i++)
         if (y->quantile[i] < (i > 0 ? y->quantile[i - 1] : 0))
             return false;
     return true;
@@ -250,9 +250,9 @@ sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, 
     const sfp__tensor *t = NULL;
     if (!v->put) {
         y->rows = 0;
-        if (sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
+        if (sfp__visit_find(v, "unknown.mean", SFP__DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
             return SFP_OK; /* images have no score */
-        TRY(sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, err));
+        TRY(sfp__visit_find(v, "unknown.mean", SFP__DTYPE_F64, &t, err));
         if (t->ndim != 2 || t->shape[0] < 1 || t->shape[0] > rows)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.unknown.mean' has another number of rows, expected 1 to %d",
                              v->file, v->prefix, rows);
@@ -260,11 +260,11 @@ sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, 
     }
     if (y->rows == 0)
         return SFP_OK;
-    const int64_t mean[] = {y->rows, y->dim}, factor = (int64_t)sfp__triangle_count(y->dim), quantiles = SFP_NOVELTY_QUANTILES;
-    TRY(sfp__visit(v, "unknown.mean", SFP_DTYPE_F64, 2, mean, y->mean, err));
-    TRY(sfp__visit(v, "unknown.centre", SFP_DTYPE_F64, 1, mean + 1, y->centre, err));
-    TRY(sfp__visit(v, "unknown.factor", SFP_DTYPE_F64, 1, &factor, y->factor, err));
-    TRY(sfp__visit(v, "unknown.quantile", SFP_DTYPE_F64, 1, &quantiles, y->quantile, err));
+    const int64_t mean[] = {y->rows, y->dim}, factor = (int64_t)sfp__triangle_count(y->dim), quantiles = SFP__NOVELTY_QUANTILES;
+    TRY(sfp__visit(v, "unknown.mean", SFP__DTYPE_F64, 2, mean, y->mean, err));
+    TRY(sfp__visit(v, "unknown.centre", SFP__DTYPE_F64, 1, mean + 1, y->centre, err));
+    TRY(sfp__visit(v, "unknown.factor", SFP__DTYPE_F64, 1, &factor, y->factor, err));
+    TRY(sfp__visit(v, "unknown.quantile", SFP__DTYPE_F64, 1, &quantiles, y->quantile, err));
     if (!v->put && !plausible(y))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s.unknown': factor or quantiles are out of range", v->file, v->prefix);
     return SFP_OK;

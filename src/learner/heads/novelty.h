@@ -6,18 +6,18 @@
 
 #include "learner/heads/sums.h"
 
-enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer samples to leave out images have no score */
-enum { SFP_NOVELTY_QUANTILES = 101 };
+enum { SFP__NOVELTY_KEPT_MIN = 20 }; /* with fewer samples to leave out images have no score */
+enum { SFP__NOVELTY_QUANTILES = 101 };
 
 typedef struct sfp__novelty {
-    int dim;                                /* D: samples may have more values, of which the last D are used */
-    int rows;                               /* number of class means; 0: images have no score */
-    double *centre;                         /* (D) */
-    double *factor;                         /* triangle.h: U, where U^T U is the covariance within classes */
-    double *mean;                           /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
-    size_t capacity;                        /* of a copy */
-    double *work;                           /* (D) of a fit */
-    double quantile[SFP_NOVELTY_QUANTILES]; /* of squared distances, increasing */
+    int dim;                                 /* D: samples may have more values, of which the last D are used */
+    int rows;                                /* number of class means; 0: images have no score */
+    double *centre;                          /* (D) */
+    double *factor;                          /* triangle.h: U, where U^T U is the covariance within classes */
+    double *mean;                            /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
+    size_t capacity;                         /* of a copy */
+    double *work;                            /* (D) of a fit */
+    double quantile[SFP__NOVELTY_QUANTILES]; /* of squared distances, increasing */
 } sfp__novelty;
 
 /* sfp__novelty_done frees the memory, also after a failure. */

@@ -1,4 +1,4 @@
-/* Products are added in groups of SFP_SUMS_GROUP samples, because a matrix of doubles is larger than the caches: a single sample would
+/* Products are added in groups of SFP__SUMS_GROUP samples, because a matrix of doubles is larger than the caches: a single sample would
  * cost as much memory traffic as a group. The groups depend only on the order of the samples, not on how they are divided into
  * batches. */
 #include "learner/heads/sums.h"
@@ -13,11 +13,11 @@
 sfp_status sfp__sums_init(sfp__sums *s, int dim, bool products, double half_life, sfp_error *err)
 {
     *s = (sfp__sums){.dim = dim, .products = products, .half_life = half_life, .weight = 1};
-    TRY(sfp__alloc(&s->kept_x, SFP_SUMS_KEPT * (size_t)dim, sizeof *s->kept_x, err));
+    TRY(sfp__alloc(&s->kept_x, SFP__SUMS_KEPT * (size_t)dim, sizeof *s->kept_x, err));
     if (!products)
         return SFP_OK;
     TRY(sfp__check_memory((s->product = sfp__calloc(sfp__triangle_count(dim), sizeof *s->product)), err));
-    return sfp__alloc(&s->recent_x, SFP_SUMS_GROUP * (size_t)dim, sizeof *s->recent_x, err);
+    return sfp__alloc(&s->recent_x, SFP__SUMS_GROUP * (size_t)dim, sizeof *s->recent_x, err);
 }
 
 void sfp__sums_done(sfp__sums *s)
@@ -49,16 +49,16 @@ static void keep(sfp__sums *s, const float *x, int64_t row, uint64_t key)
     int at = s->kept;
     while (at > 0 && s->key[at - 1] > key)
         at--;
-    if (at == SFP_SUMS_KEPT)
+    if (at == SFP__SUMS_KEPT)
         return;
-    int moved = (s->kept < SFP_SUMS_KEPT ? s->kept : SFP_SUMS_KEPT - 1) - at;
+    int moved = (s->kept < SFP__SUMS_KEPT ? s->kept : SFP__SUMS_KEPT - 1) - at;
     memmove(s->key + at + 1, s->key + at, (size_t)moved * sizeof *s->key);
     memmove(s->kept_row + at + 1, s->kept_row + at, (size_t)moved * sizeof *s->kept_row);
     memmove(kept_at(s, at + 1), kept_at(s, at), (size_t)moved * bytes);
     s->key[at] = key;
     s->kept_row[at] = row;
     memcpy(kept_at(s, at), x, bytes);
-    s->kept += s->kept < SFP_SUMS_KEPT;
+    s->kept += s->kept < SFP__SUMS_KEPT;
 }
 
 static void drop(sfp__sums *s, int row, uint64_t key)
@@ -136,7 +136,7 @@ static void age(sfp__sums *s, int rows, sfp__thread_pool *threads)
 /* Keeps some of the samples of the last half-lives: the newest have the lowest keys. */
 static void keep_recent(sfp__sums *s, const float *x, int row, uint64_t key, int64_t number)
 {
-    uint64_t stride = (uint64_t)fmax(1, s->half_life / (SFP_SUMS_KEPT / 2.0));
+    uint64_t stride = (uint64_t)fmax(1, s->half_life / (SFP__SUMS_KEPT / 2.0));
     if (key % stride == 0)
         keep(s, x, row, (uint64_t)(INT64_MAX - number));
 }
@@ -152,7 +152,7 @@ void sfp__sums_add(sfp__sums *s, const float *x, int row, int rows, uint64_t key
         double *to = s->recent_x + (size_t)s->recent++ * (size_t)s->dim, root = sqrt(s->weight);
         for (int i = 0; i < s->dim; i++)
             to[i] = root * (double)x[i];
-        if (s->recent == SFP_SUMS_GROUP)
+        if (s->recent == SFP__SUMS_GROUP)
             fold_recent(s, threads);
     }
     if (s->half_life > 0)
@@ -218,7 +218,7 @@ static void combine(sfp__sums *s, const sfp__sums *from, int rows, const int *ro
         s->product[i] += sign * from->product[i];
     if (s->products)
         sfp__triangle_add(s->dim, s->product, from->recent, sign, from->recent_x, NULL);
-    for (int i = 0; i < 1 + SFP_STRENGTHS; i++)
+    for (int i = 0; i < 1 + SFP__STRENGTHS; i++)
         s->dropped[i] += sign * from->dropped[i];
 }
 
@@ -277,21 +277,21 @@ void sfp__sums_drop_samples(sfp__sums *s, const double *strength)
     double n = s->total;
     fold_recent(s, NULL);
     if (s->products)
-        memset(s->recent_x, 0, SFP_SUMS_GROUP * (size_t)s->dim * sizeof *s->recent_x);
-    memset(s->kept_x, 0, SFP_SUMS_KEPT * (size_t)s->dim * sizeof *s->kept_x);
+        memset(s->recent_x, 0, SFP__SUMS_GROUP * (size_t)s->dim * sizeof *s->recent_x);
+    memset(s->kept_x, 0, SFP__SUMS_KEPT * (size_t)s->dim * sizeof *s->kept_x);
     s->kept = 0;
     memset(s->dropped, 0, sizeof s->dropped);
-    for (int i = 0; strength && n > 0 && i < SFP_STRENGTHS; i++)
-        s->dropped[1 + i] = n * (i == SFP_SCALING ? strength[i] : bounded_log(strength[i]));
+    for (int i = 0; strength && n > 0 && i < SFP__STRENGTHS; i++)
+        s->dropped[1 + i] = n * (i == SFP__SCALING ? strength[i] : bounded_log(strength[i]));
     s->dropped[0] = strength ? n : 0;
 }
 
 bool sfp__sums_dropped_strength(const sfp__sums *s, double *strength)
 {
     double n = s->dropped[0];
-    for (int i = 0; n > 0 && i < SFP_STRENGTHS; i++) {
+    for (int i = 0; n > 0 && i < SFP__STRENGTHS; i++) {
         double mean = fmax(-log_strength_max, fmin(s->dropped[1 + i] / n, log_strength_max));
-        strength[i] = i == SFP_SCALING ? round(mean) : exp(mean);
+        strength[i] = i == SFP__SCALING ? round(mean) : exp(mean);
     }
     return n > 0;
 }
@@ -332,7 +332,7 @@ static bool plausible_masses(const sfp__sums *s, int rows, const int64_t *sample
 static bool plausible(const sfp__sums *s, int rows, const int64_t *samples)
 {
     size_t d = (size_t)s->dim, values = (size_t)s->kept * d;
-    double limit = 2 * (double)SFP_HEAD_VALUE_MAX, n = s->total + 1;
+    double limit = 2 * (double)SFP__HEAD_VALUE_MAX, n = s->total + 1;
     if (!plausible_masses(s, rows, samples) || !bounded(1, &s->square, n * (double)d * limit * limit) ||
         !bounded((size_t)rows * d, s->class_sum, n * limit))
         return false;
@@ -343,7 +343,7 @@ static bool plausible(const sfp__sums *s, int rows, const int64_t *samples)
         if (s->kept_row[i] < 0 || s->kept_row[i] >= rows || (i > 0 && s->key[i] < s->key[i - 1]))
             return false;
     for (size_t i = 0; i < values; i++)
-        if (!(fabsf(s->kept_x[i]) <= SFP_HEAD_VALUE_MAX))
+        if (!(fabsf(s->kept_x[i]) <= SFP__HEAD_VALUE_MAX))
             return false;
     return true;
 }
@@ -357,11 +357,11 @@ size_t sfp__sums_bytes(const sfp__sums *s, int rows)
 /* Only sums whose single samples were dropped have this tensor. */
 static sfp_status visit_dropped(sfp__sums *s, const sfp__visitor *v, sfp_error *err)
 {
-    const int64_t count = 1 + SFP_STRENGTHS;
+    const int64_t count = 1 + SFP__STRENGTHS;
     const sfp__tensor *t = NULL;
-    bool found = v->put ? s->dropped[0] > 0 : sfp__visit_find(v, "dropped", SFP_DTYPE_F64, &t, NULL) != SFP_ENOTFOUND;
+    bool found = v->put ? s->dropped[0] > 0 : sfp__visit_find(v, "dropped", SFP__DTYPE_F64, &t, NULL) != SFP_ENOTFOUND;
     if (found)
-        TRY(sfp__visit(v, "dropped", SFP_DTYPE_F64, 1, &count, s->dropped, err));
+        TRY(sfp__visit(v, "dropped", SFP__DTYPE_F64, 1, &count, s->dropped, err));
     if (!(s->dropped[0] >= 0 && s->dropped[0] <= 0x1p53))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s.dropped' begins with %g, expected a number of samples", v->file, v->prefix,
                          s->dropped[0]);
@@ -384,22 +384,22 @@ sfp_status sfp__sums_visit(sfp__sums *s, int rows, const int64_t *samples, const
 {
     const int64_t sums[] = {rows, s->dim}, products = (int64_t)sfp__triangle_count(s->dim), one = 1;
     if (!v->put)
-        TRY(read_count(v, "kept", SFP_DTYPE_F32, SFP_SUMS_KEPT, &s->kept, err));
+        TRY(read_count(v, "kept", SFP__DTYPE_F32, SFP__SUMS_KEPT, &s->kept, err));
     const int64_t kept[] = {s->kept, s->dim};
-    TRY(sfp__visit(v, "sample_weight", SFP_DTYPE_F64, 1, &one, &s->weight, err));
-    TRY(sfp__visit(v, "total", SFP_DTYPE_F64, 1, &one, &s->total, err));
-    TRY(sfp__visit(v, "square", SFP_DTYPE_F64, 1, &one, &s->square, err));
-    TRY(sfp__visit(v, "key", SFP_DTYPE_I64, 1, kept, s->key, err));
-    TRY(sfp__visit(v, "kept_row", SFP_DTYPE_I64, 1, kept, s->kept_row, err));
-    TRY(sfp__visit(v, "kept", SFP_DTYPE_F32, 2, kept, s->kept_x, err));
-    TRY(sfp__visit(v, "mass", SFP_DTYPE_F64, 1, sums, s->mass, err));
-    TRY(sfp__visit(v, "sums", SFP_DTYPE_F64, 2, sums, s->class_sum, err));
+    TRY(sfp__visit(v, "sample_weight", SFP__DTYPE_F64, 1, &one, &s->weight, err));
+    TRY(sfp__visit(v, "total", SFP__DTYPE_F64, 1, &one, &s->total, err));
+    TRY(sfp__visit(v, "square", SFP__DTYPE_F64, 1, &one, &s->square, err));
+    TRY(sfp__visit(v, "key", SFP__DTYPE_I64, 1, kept, s->key, err));
+    TRY(sfp__visit(v, "kept_row", SFP__DTYPE_I64, 1, kept, s->kept_row, err));
+    TRY(sfp__visit(v, "kept", SFP__DTYPE_F32, 2, kept, s->kept_x, err));
+    TRY(sfp__visit(v, "mass", SFP__DTYPE_F64, 1, sums, s->mass, err));
+    TRY(sfp__visit(v, "sums", SFP__DTYPE_F64, 2, sums, s->class_sum, err));
     if (s->products) {
         if (!v->put)
-            TRY(read_count(v, "recent", SFP_DTYPE_F64, SFP_SUMS_GROUP - 1, &s->recent, err));
+            TRY(read_count(v, "recent", SFP__DTYPE_F64, SFP__SUMS_GROUP - 1, &s->recent, err));
         const int64_t x[] = {s->recent, s->dim};
-        TRY(sfp__visit(v, "recent", SFP_DTYPE_F64, 2, x, s->recent_x, err));
-        TRY(sfp__visit(v, "products", SFP_DTYPE_F64, 1, &products, s->product, err));
+        TRY(sfp__visit(v, "recent", SFP__DTYPE_F64, 2, x, s->recent_x, err));
+        TRY(sfp__visit(v, "products", SFP__DTYPE_F64, 1, &products, s->product, err));
     }
     TRY(visit_dropped(s, v, err));
     if (!v->put && !plausible(s, rows, samples))

@@ -18,29 +18,29 @@
 
 #include <stdint.h>
 
-enum { SFP_SUMS_GROUP = 32 };                               /* samples that are added to the product sums at a time */
-enum { SFP_SUMS_KEPT = 256 };                               /* samples that are kept */
-enum { SFP_LAMBDA, SFP_SCALE, SFP_SCALING, SFP_STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge.c) */
+enum { SFP__SUMS_GROUP = 32 };                                  /* samples that are added to the product sums at a time */
+enum { SFP__SUMS_KEPT = 256 };                                  /* samples that are kept */
+enum { SFP__LAMBDA, SFP__SCALE, SFP__SCALING, SFP__STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge.c) */
 
 typedef struct sfp__sums {
     int dim;
-    bool products;                   /* whether the sums of products are computed */
-    double half_life;                /* in samples; 0: all samples count the same */
-    double weight;                   /* of the next sample; 1 without a half-life */
-    double total;                    /* weight of all samples */
-    double square;                   /* sum of |x|^2 */
-    double *mass;                    /* (capacity) weight of the samples of a class: their number without a half-life */
-    double *class_sum;               /* (capacity, D) */
-    double *product;                 /* sum of x x^T (triangle.h); NULL: none */
-    int recent;                      /* samples that are not in `product` yet */
-    double *recent_x;                /* (SFP_SUMS_GROUP, D) */
-    int kept;                        /* samples that are kept: */
-    uint64_t key[SFP_SUMS_KEPT];     /* lowest first */
-    int64_t kept_row[SFP_SUMS_KEPT]; /* class */
-    float *kept_x;                   /* (SFP_SUMS_KEPT, D) */
+    bool products;                    /* whether the sums of products are computed */
+    double half_life;                 /* in samples; 0: all samples count the same */
+    double weight;                    /* of the next sample; 1 without a half-life */
+    double total;                     /* weight of all samples */
+    double square;                    /* sum of |x|^2 */
+    double *mass;                     /* (capacity) weight of the samples of a class: their number without a half-life */
+    double *class_sum;                /* (capacity, D) */
+    double *product;                  /* sum of x x^T (triangle.h); NULL: none */
+    int recent;                       /* samples that are not in `product` yet */
+    double *recent_x;                 /* (SFP__SUMS_GROUP, D) */
+    int kept;                         /* samples that are kept: */
+    uint64_t key[SFP__SUMS_KEPT];     /* lowest first */
+    int64_t kept_row[SFP__SUMS_KEPT]; /* class */
+    float *kept_x;                    /* (SFP__SUMS_KEPT, D) */
     /* Strengths that were chosen before the kept samples were dropped: the number of samples, and the sums of log lambda, log scale and
      * scaling over them. */
-    double dropped[1 + SFP_STRENGTHS];
+    double dropped[1 + SFP__STRENGTHS];
 } sfp__sums;
 
 /* sfp__sums_done frees the memory, also after a failure. */
@@ -61,7 +61,7 @@ void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int
 /* Takes a class out. Products are not stored by class, so only those of the class mean can be taken out: the spread of its samples
  * around their mean stays, as a part of the spread of all classes. */
 void sfp__sums_leave_out(sfp__sums *s, int row);
-/* Drops the single samples: adds the recent ones to the products and keeps none. `strength` (SFP_STRENGTHS) was chosen with those that
+/* Drops the single samples: adds the recent ones to the products and keeps none. `strength` (SFP__STRENGTHS) was chosen with those that
  * were kept; NULL: nothing was. */
 void sfp__sums_drop_samples(sfp__sums *s, const double *strength);
 /* Writes the strengths that were chosen with dropped samples; false: there are none, and `strength` is unchanged. */

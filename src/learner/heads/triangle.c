@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { B = SFP_TRIANGLE_BLOCK, STRIP = 128 }; /* columns per piece of work */
+enum { B = SFP__TRIANGLE_BLOCK, STRIP = 128 }; /* columns per piece of work */
 
 static int min(int a, int b)
 {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SFP_TRIANGLE_BLOCK = 64 };
+enum { SFP__TRIANGLE_BLOCK = 64 };
 
 /* Returns the number of doubles of an (n, n) matrix. */
 size_t sfp__triangle_count(int n);
@@ -19,7 +19,7 @@ size_t sfp__triangle_count(int n);
 /* Returns row i: element (i, j) is at [j], for j >= i. */
 static inline double *sfp__triangle_row(double *t, int n, int i)
 {
-    size_t b = SFP_TRIANGLE_BLOCK, block = (size_t)i / b, width = (size_t)n - block * b;
+    size_t b = SFP__TRIANGLE_BLOCK, block = (size_t)i / b, width = (size_t)n - block * b;
     return t + block * b * (size_t)n - b * b * block * (block - 1) / 2 + ((size_t)i - block * b) * width - block * b;
 }
 
@@ -39,7 +39,7 @@ void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__th
 /* Computes X <- U^-T X from the factor, so that X^T X becomes X^T A^-1 X. */
 void sfp__triangle_half_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
 
-/* Writes A^-1 to `inverse`, from the factor. work (n, SFP_TRIANGLE_BLOCK). */
+/* Writes A^-1 to `inverse`, from the factor. work (n, SFP__TRIANGLE_BLOCK). */
 void sfp__triangle_invert(int n, const double *u, double *inverse, double *work, sfp__thread_pool *threads);
 
 /* Computes Y = A X; X and Y (n, columns) row-major. The elements below the diagonal of the diagonal blocks must be set, too, as

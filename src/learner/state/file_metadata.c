@@ -48,7 +48,7 @@ void sfp__metadata_done(sfp__file_metadata *m)
 /* Names come from directories in any encoding; metadata is UTF-8. */
 static void put_name(sfp__text *t, const char *name)
 {
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (name)
         sfp__text_json(t, sfp__utf8_valid(name) ? name : sfp__printable(name, shown, sizeof shown));
     else
@@ -104,7 +104,7 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
     char key[KEY_MAX], value[VALUE_MAX];
     for (size_t i = 0; i < sfp__learner_row_count; i++) {
         const sfp__opt *row = &sfp__learner_rows[i];
-        if (row->saved && sfp__learner_has(o, row) && (run || row->saved != SFP_SAVED_RUN))
+        if (row->saved && sfp__learner_has(o, row) && (run || row->saved != SFP__SAVED_RUN))
             sfp__metadata_put(m, setting_key(row->name, run, key), sfp__opt_print(row, o, value, sizeof value));
     }
     (void)snprintf(value, sizeof value, "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2]);
@@ -117,14 +117,14 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
                                         sfp_error *err)
 {
     OWNED_BY(sfp__metadata_done) sfp__file_metadata now = {0};
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     sfp__metadata_put_settings(&now, l, checkpoint);
     TRY(sfp__check_memory(!now.failed, err));
     for (size_t i = 0; i < now.count; i++) {
         const char *key = now.list[i].key, *name = checkpoint ? strchr(key, '.') + 1 : key,
                    *found = sfp__tensor_file_meta(st, key);
         const sfp__opt *row = sfp__opt_find(sfp__learner_rows, sfp__learner_row_count, name);
-        if (!run && (!row || row->saved != SFP_SAVED_STATE))
+        if (!run && (!row || row->saved != SFP__SAVED_STATE))
             continue;
         if (!found && checkpoint)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
@@ -139,7 +139,7 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
 static sfp_status read_three(const sfp__tensor_file *st, const char *key, double min, float *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, key);
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     float v[3];
     int used = 0;
     if (!text)
@@ -159,8 +159,8 @@ sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, sfp__learner_
     for (size_t i = 0; i < sfp__learner_row_count; i++) {
         const sfp__opt *row = &sfp__learner_rows[i];
         const char *text = sfp__tensor_file_meta(st, row->name);
-        char value[SFP_NAME_MAX];
-        if (row->saved == SFP_SAVED_NOT || row->saved == SFP_SAVED_RUN || !sfp__learner_has(o, row))
+        char value[SFP__NAME_MAX];
+        if (row->saved == SFP__SAVED_NOT || row->saved == SFP__SAVED_RUN || !sfp__learner_has(o, row))
             continue;
         if (!text)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, row->name);
@@ -177,7 +177,7 @@ sfp_status sfp__metadata_read_settings(const sfp__tensor_file *st, sfp__learner_
 sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool required, sfp_error *err)
 {
     const char *path = st->path, *found = sfp__tensor_file_meta(st, "format");
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     long long v = 0;
     if (!found && !required)
         return SFP_OK;
@@ -195,7 +195,7 @@ sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long l
                              sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, key), *path = st->path;
-    char shown[SFP_NAME_MAX], *end = NULL;
+    char shown[SFP__NAME_MAX], *end = NULL;
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, key);
     errno = 0;
@@ -218,7 +218,7 @@ sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int max_names, s
     *out = (sfp__saved_names){0};
     if (!text)
         return SFP_OK;
-    if (!sfp__json_is(list, SFP_JSON_ARRAY))
+    if (!sfp__json_is(list, SFP__JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is not a JSON list", path);
     if (n > (size_t)max_names)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, max_names);
@@ -226,10 +226,10 @@ sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int max_names, s
     names.count = (int)n;
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *v = sfp__json_at(list, i);
-        if (!sfp__json_is(v, SFP_JSON_STRING) && !sfp__json_is(v, SFP_JSON_NULL))
+        if (!sfp__json_is(v, SFP__JSON_STRING) && !sfp__json_is(v, SFP__JSON_NULL))
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': entry %zu is not a string, expected a string or null",
                              path, i);
-        if (sfp__json_is(v, SFP_JSON_STRING) && !(names.name[i] = sfp__strdup(sfp__json_text(v))))
+        if (sfp__json_is(v, SFP__JSON_STRING) && !(names.name[i] = sfp__strdup(sfp__json_text(v))))
             return sfp__fail_nomem(err);
     }
     *out = TAKE(names);
@@ -262,8 +262,8 @@ sfp_status sfp__metadata_classes(sfp__learner *l, const sfp__tensor_file *st, in
     const int64_t now = sfp__learner_classes(l);
     TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
     bool grows = sfp__learner_label_end(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
-    int64_t low = grows ? min_classes : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
-    if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
+    int64_t low = grows ? min_classes : now, high = grows ? SFP__LEARNER_MAX_CLASSES : now;
+    if (!rows || t->shape[0] > SFP__LEARNER_MAX_CLASSES)
         TRY(sfp__tensor_expect(st->path, t, p ? p->shape : &now, p ? p->ndim : 1, err));
     if (t->shape[0] < low || t->shape[0] > high)
         return sfp__fail(err, SFP_EINVAL, "%s: number of classes is %lld, expected %s%lld as in the stream", st->path,
@@ -331,7 +331,7 @@ static const char *file_name(const sfp__vit *vit)
 }
 
 typedef struct identity {
-    char file[SFP_NAME_MAX], sizes[128], sum[16];
+    char file[SFP__NAME_MAX], sizes[128], sum[16];
 } identity;
 
 static identity identify(const sfp__vit *vit)
@@ -339,7 +339,7 @@ static identity identify(const sfp__vit *vit)
     const sfp__vit_config *c = &vit->config;
     identity id;
     if (c->rows)
-        (void)snprintf(id.file, sizeof id.file, SFP_VIT_FEATURES "%d", c->dim);
+        (void)snprintf(id.file, sizeof id.file, SFP__VIT_FEATURES "%d", c->dim);
     else
         (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
     (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
@@ -362,7 +362,7 @@ int sfp__metadata_img_size(const sfp__tensor_file *st)
 {
     const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes"), *file = sfp__tensor_file_meta(st, "backbone-file");
     char *end = NULL;
-    if (!sizes || strncmp(sizes, "img ", 4) != 0 || (file && strncmp(file, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0))
+    if (!sizes || strncmp(sizes, "img ", 4) != 0 || (file && strncmp(file, SFP__VIT_FEATURES, strlen(SFP__VIT_FEATURES)) == 0))
         return 0; /* features have no input size */
     long side = strtol(sizes + 4, &end, 10);
     return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
@@ -375,7 +375,7 @@ sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__v
     identity id = identify(vit);
     if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
         return SFP_OK;
-    char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
+    char was[3][SFP__NAME_MAX], other[sizeof id.sizes];
     int side = sfp__metadata_img_size(st);
     if (side && side != vit->config.img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));

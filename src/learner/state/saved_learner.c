@@ -35,7 +35,7 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
     int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,  (int64_t)n->scored,
                    (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0};
     enum { COUNTERS = sizeof c / sizeof *c };
-    TRY(sfp__visit_values(&f->v, "counters", SFP_DTYPE_I64, COUNTERS, c, err));
+    TRY(sfp__visit_values(&f->v, "counters", SFP__DTYPE_I64, COUNTERS, c, err));
     for (int i = 0; i < COUNTERS; i++)
         if (c[i] < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d, expected a count", f->v.file,
@@ -51,7 +51,7 @@ static sfp_status visit_rng(visit *f, const char *name, sfp__rng *r, sfp_error *
 {
     int64_t n[] = {(int64_t)r->key, (int64_t)r->stream, (int64_t)r->counter, r->block[0],
                    r->block[1],     r->block[2],        r->block[3],         r->left};
-    TRY(sfp__visit_values(&f->v, name, SFP_DTYPE_I64, sizeof n / sizeof *n, n, err));
+    TRY(sfp__visit_values(&f->v, name, SFP__DTYPE_I64, sizeof n / sizeof *n, n, err));
     bool fine = n[7] >= 0 && n[7] <= 4;
     for (int k = 0; k < 4; k++)
         fine = fine && n[3 + k] >= 0 && n[3 + k] <= UINT32_MAX;
@@ -86,10 +86,10 @@ static sfp_status visit_param(visit *f, sfp__param *p, sfp_error *err)
         sfp__dtype dtype;
         int ndim;
         void *data;
-    } list[] = {{"", SFP_DTYPE_F32, p->ndim, p->data},
-                {"adam.m.", SFP_DTYPE_F32, p->ndim, p->m},
-                {"adam.v.", SFP_DTYPE_F32, p->ndim, p->v},
-                {"adam.steps.", SFP_DTYPE_I32, 1, p->steps}};
+    } list[] = {{"", SFP__DTYPE_F32, p->ndim, p->data},
+                {"adam.m.", SFP__DTYPE_F32, p->ndim, p->m},
+                {"adam.v.", SFP__DTYPE_F32, p->ndim, p->v},
+                {"adam.steps.", SFP__DTYPE_I32, 1, p->steps}};
     int64_t shape[3];
     char name[64];
     sfp__visitor v = f->v;
@@ -144,10 +144,9 @@ static sfp_status check_slots(visit *f, sfp_error *err)
     const sfp__learner *l = f->l;
     const sfp__tensor *label = NULL, *has = NULL;
     int slots = l->buffer ? l->buffer->opt.slots : 0;
-    TRY(sfp__visit_find(&f->v, "buffer.label", SFP_DTYPE_I32, &label, err));
-    TRY(sfp__visit_find(&f->v, "buffer.has_query", SFP_DTYPE_U8, &has, err));
-    if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen ||
-        has->count != label->count)
+    TRY(sfp__visit_find(&f->v, "buffer.label", SFP__DTYPE_I32, &label, err));
+    TRY(sfp__visit_find(&f->v, "buffer.has_query", SFP__DTYPE_U8, &has, err));
+    if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen || has->count != label->count)
         return sfp__fail(err, SFP_EFORMAT, "%s: number of filled slots is %lld after %lld samples, expected at most %d slots",
                          f->v.file, (long long)label->count, (long long)f->buffer_seen, slots);
     f->filled = (int)label->shape[0];
@@ -175,13 +174,13 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
         int ndim;
         const int64_t *shape;
         void *(*at)(void *ctx, int i, size_t *bytes);
-    } list[] = {{"buffer.id", SFP_DTYPE_I64, 1, vectors, slot_id},
-                {"buffer.born", SFP_DTYPE_I64, 1, vectors, slot_stored_at},
-                {"buffer.query", SFP_DTYPE_F32, 2, vectors, slot_query},
-                {"buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, slot_mean_embed},
-                {"buffer.label", SFP_DTYPE_I32, 1, vectors, slot_label},
-                {"buffer.has_query", SFP_DTYPE_U8, 1, vectors, slot_has_query},
-                {"buffer.image", SFP_DTYPE_U8, 2, images, slot_image}};
+    } list[] = {{"buffer.id", SFP__DTYPE_I64, 1, vectors, slot_id},
+                {"buffer.born", SFP__DTYPE_I64, 1, vectors, slot_stored_at},
+                {"buffer.query", SFP__DTYPE_F32, 2, vectors, slot_query},
+                {"buffer.mean_embed", SFP__DTYPE_F32, 2, vectors, slot_mean_embed},
+                {"buffer.label", SFP__DTYPE_I32, 1, vectors, slot_label},
+                {"buffer.has_query", SFP__DTYPE_U8, 1, vectors, slot_has_query},
+                {"buffer.image", SFP__DTYPE_U8, 2, images, slot_image}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const sfp__pieces pieces = {f->filled, list[i].at, l};
         TRY(sfp__visit_pieces(&f->v, list[i].name, list[i].dtype, list[i].ndim, list[i].shape, &pieces, err));
@@ -221,8 +220,8 @@ static sfp_status visit_classes(visit *f, sfp_error *err)
         memset(c->seen, 0, (size_t)c->capacity);
         memset(c->allowed, 0, (size_t)c->capacity);
     }
-    TRY(sfp__visit(&f->v, "seen", SFP_DTYPE_U8, 1, &classes, c->seen, err));
-    return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, c->allowed, err);
+    TRY(sfp__visit(&f->v, "seen", SFP__DTYPE_U8, 1, &classes, c->seen, err));
+    return sfp__visit(&f->v, "allowed", SFP__DTYPE_U8, 1, &classes, c->allowed, err);
 }
 
 /* Visits the head of a method. A check reads the tensors into a new head, because only reading shows whether they are valid. */
@@ -271,7 +270,7 @@ sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
     visit f = {.l = l, .v = sfp__visit_writing(&tensors), .state = true, .classes = sfp__learner_classes(l)};
     f.v.inference_only = true;
-    f.v.sums = l->head && sfp__head_has_sums(l->head) && sfp__head_sums_bytes(l->head) <= SFP_STATE_SUMS_MAX;
+    f.v.sums = l->head && sfp__head_has_sums(l->head) && sfp__head_sums_bytes(l->head) <= SFP__STATE_SUMS_MAX;
     pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
     sfp_status status = visit_learner(&f, err);
     pthread_mutex_unlock(&l->head_lock);
@@ -287,8 +286,8 @@ static sfp_status write_checkpoint(sfp__learner *l, const char *path, const char
                                    sfp_error *err)
 {
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
-    sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
-    sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
+    sfp__metadata_put(&meta, "format", SFP__CHECKPOINT_FORMAT);
+    sfp__metadata_put_int(&meta, "version", SFP__CHECKPOINT_VERSION);
     sfp__metadata_put_backbone(&meta, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put(&meta, "position", position ? position : "");
@@ -332,12 +331,12 @@ sfp_status sfp__saved_file_open(const sfp__saved_file *from, bool foreign, sfp__
     }
     TRY(sfp__safetensors_open_memory(from->path, data, size, &f.st, err));
     const char *format = sfp__tensor_file_meta(f.st, "format");
-    f.checkpoint = format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0;
+    f.checkpoint = format && strcmp(format, SFP__CHECKPOINT_FORMAT) == 0;
     if (f.checkpoint) {
-        TRY(sfp__metadata_check_format(f.st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err));
+        TRY(sfp__metadata_check_format(f.st, SFP__CHECKPOINT_FORMAT, SFP__CHECKPOINT_VERSION, true, err));
         TRY(sfp__backed_file_check(from->path, data, size, err));
     } else {
-        TRY(sfp__metadata_check_format(f.st, SFP_STATE_FORMAT, SFP_STATE_VERSION, !foreign, err));
+        TRY(sfp__metadata_check_format(f.st, SFP__STATE_FORMAT, SFP__STATE_VERSION, !foreign, err));
         TRY(sfp__state_check_sum(f.st, err));
     }
     *out = TAKE(f);
@@ -351,7 +350,7 @@ static sfp_status open_checkpoint(const char *path, sfp__opened_file *out, sfp_e
     size_t size = 0;
     TRY(sfp__backed_file_read(path, &f.bytes, &size, err));
     TRY(sfp__safetensors_open_memory(path, f.bytes, size, &f.st, err));
-    TRY(sfp__metadata_check_format(f.st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err));
+    TRY(sfp__metadata_check_format(f.st, SFP__CHECKPOINT_FORMAT, SFP__CHECKPOINT_VERSION, true, err));
     *out = TAKE(f);
     return SFP_OK;
 }
@@ -404,7 +403,7 @@ static sfp_status check_known(sfp__fp *fp, const sfp__tensor_file *st, sfp_error
         bool known = false;
         for (int i = 0; i < count && !known; i++)
             known = strcmp(params[i]->name, t->name) == 0;
-        char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
+        char name[SFP__NAME_MAX], shape[SFP__SHAPE_MAX];
         if (!known)
             return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected no tensor of that name with these settings",
                              st->path, sfp__printable(t->name, name, sizeof name),
@@ -418,7 +417,7 @@ static sfp_status read_classes(sfp__learner *l, const sfp__tensor_file *st, purp
 {
     long long classes = 0;
     if (why == PREDICT && !l->fp) {
-        TRY(sfp__metadata_int(st, "classes", 0, SFP_LEARNER_MAX_CLASSES, &classes, err));
+        TRY(sfp__metadata_int(st, "classes", 0, SFP__LEARNER_MAX_CLASSES, &classes, err));
         *out = (int)classes;
         return SFP_OK;
     }
@@ -499,7 +498,7 @@ static sfp_status read_options(const sfp__vit *vit, const sfp__tensor_file *st, 
     TRY(sfp__tensor_file_need(st, name, &pool, err));
     TRY(sfp__tensor_expect(st->path, pool, shape, 3, err));
     TRY(sfp__tensor_file_need(st, "last.weight", &last, err));
-    const int64_t rows = last->ndim == 2 && last->shape[0] <= SFP_LEARNER_MAX_CLASSES ? last->shape[0] : 0, head[] = {rows, D};
+    const int64_t rows = last->ndim == 2 && last->shape[0] <= SFP__LEARNER_MAX_CLASSES ? last->shape[0] : 0, head[] = {rows, D};
     o->fp.tasks = 0; /* tasks affect only training; without tasks any range of components is valid */
     o->fp.span = 1;
     o->fp.classes = (int)rows;
@@ -512,7 +511,7 @@ sfp_status sfp__learner_open(sfp__vit *vit, sfp__thread_pool *threads, const cha
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     sfp__learner_options o;
     TRY(sfp__saved_file_open(&(const sfp__saved_file){.path = path}, false, &f, err));
-    TRY(sfp__metadata_check_format(f.st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err)); /* a checkpoint is for resuming */
+    TRY(sfp__metadata_check_format(f.st, SFP__STATE_FORMAT, SFP__STATE_VERSION, true, err)); /* a checkpoint is for resuming */
     TRY(sfp__metadata_check_backbone(f.st, vit, err));
     TRY(read_options(vit, f.st, &o, err));
     sfp_status status = sfp__learner_create_fixed(vit, threads, &o, &l, err);
@@ -527,7 +526,7 @@ sfp_status sfp__learner_open(sfp__vit *vit, sfp__thread_pool *threads, const cha
 sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 {
     OWNED_BY(sfp__opened_file_done) sfp__opened_file f = {0};
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (l->opt.method) {
         TRY(sfp__learner_load_sums(l, path, err));
         return sfp__learner_publish(l, err);
@@ -547,7 +546,7 @@ sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
     const char *saved = sfp__tensor_file_meta(st, "method"), *now = l->opt.method;
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (strcmp(saved ? saved : "", now ? now : "") != 0)
         return sfp__fail(err, SFP_EINVAL, "%s: method is %s, expected %s, the current setting", st->path,
                          saved ? sfp__printable(saved, shown, sizeof shown) : "none", now ? now : "none");

@@ -20,7 +20,7 @@ enum { FACTS = sizeof facts / sizeof *facts };
 /* Does a state of a closed-form head save this setting? */
 static bool is_saved(const sfp__opt *row)
 {
-    return row->only != SFP_ONLY_TRAINED && (row->saved == SFP_SAVED_STATE || row->saved == SFP_SAVED_INFERENCE);
+    return row->only != SFP__ONLY_TRAINED && (row->saved == SFP__SAVED_STATE || row->saved == SFP__SAVED_INFERENCE);
 }
 
 static const char *value_of(const sfp__file_metadata *m, const char *key)
@@ -31,10 +31,10 @@ static const char *value_of(const sfp__file_metadata *m, const char *key)
     return NULL;
 }
 
-static const char *shown_value(const sfp__file_metadata *m, const char *key, char buf[SFP_NAME_MAX])
+static const char *shown_value(const sfp__file_metadata *m, const char *key, char buf[SFP__NAME_MAX])
 {
     const char *value = value_of(m, key);
-    return sfp__printable(value ? value : "none", buf, SFP_NAME_MAX);
+    return sfp__printable(value ? value : "none", buf, SFP__NAME_MAX);
 }
 
 void sfp__saved_sums_identify(sfp__file_metadata *m, const sfp__learner *l)
@@ -72,7 +72,7 @@ static sfp_status copy_metadata(const sfp__tensor_file *st, sfp__file_metadata *
 static sfp_status fail_backbone(const char *path, const sfp__file_metadata *found, const sfp__file_metadata *expected,
                                 const char *like, sfp_error *err)
 {
-    char a[3][SFP_NAME_MAX], b[3][SFP_NAME_MAX];
+    char a[3][SFP__NAME_MAX], b[3][SFP__NAME_MAX];
     const char *const list[] = {backbone_file, "backbone-sizes", "backbone"};
     for (int i = 0; i < 3; i++) {
         (void)shown_value(found, list[i], a[i]);
@@ -90,7 +90,7 @@ static sfp_status check_value(const char *path, const char *key, const sfp__file
                               const sfp__file_metadata *expected, const char *like, sfp_error *err)
 {
     const char *a = value_of(found, key), *b = value_of(expected, key);
-    char was[SFP_NAME_MAX], now[SFP_NAME_MAX];
+    char was[SFP__NAME_MAX], now[SFP__NAME_MAX];
     if ((!a && !b) || (a && b && strcmp(a, b) == 0))
         return SFP_OK;
     if (strncmp(key, "backbone", 8) == 0)
@@ -106,7 +106,7 @@ static sfp_status check_identity(const char *path, const sfp__file_metadata *fou
     for (int i = 0; i < FACTS; i++)
         TRY(check_value(path, facts[i], found, expected, like, err));
     for (size_t i = 0; i < sfp__learner_row_count; i++)
-        if (is_saved(&sfp__learner_rows[i]) && sfp__learner_rows[i].saved == SFP_SAVED_STATE)
+        if (is_saved(&sfp__learner_rows[i]) && sfp__learner_rows[i].saved == SFP__SAVED_STATE)
             TRY(check_value(path, sfp__learner_rows[i].name, found, expected, like, err));
     return SFP_OK;
 }
@@ -129,18 +129,18 @@ static sfp_status read_options(const char *path, const sfp__file_metadata *m, sf
                                sfp_error *err)
 {
     const char *sizes = value_of(m, "backbone-sizes");
-    char value[SFP_NAME_MAX];
+    char value[SFP__NAME_MAX];
     int used = 0;
     bool fine = sizes &&
                 sscanf(sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d%n", &vit->img_size, &vit->patch_size,
                        &vit->dim, &vit->depth, &vit->heads, &vit->hidden, &used) == 6 &&
-                sizes[used] == '\0' && vit->dim > 0 && vit->dim <= 1 << 16 && vit->depth > 0 && vit->depth <= SFP_VIT_MAX_DEPTH;
+                sizes[used] == '\0' && vit->dim > 0 && vit->dim <= 1 << 16 && vit->depth > 0 && vit->depth <= SFP__VIT_MAX_DEPTH;
     if (!fine)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'backbone-sizes' is '%s', expected the sizes of a backbone", path,
                          shown_value(m, "backbone-sizes", value));
     for (size_t i = 0; i < sfp__learner_row_count; i++) {
         const sfp__opt *row = &sfp__learner_rows[i];
-        if (row->only != SFP_ONLY_CLOSED_FORM || !is_saved(row))
+        if (row->only != SFP__ONLY_CLOSED_FORM || !is_saved(row))
             continue;
         if (!value_of(m, row->name))
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, row->name);
@@ -148,14 +148,14 @@ static sfp_status read_options(const char *path, const sfp__file_metadata *m, sf
         if (s)
             return sfp__fail_prefix(err, s, "%s: metadata", path);
     }
-    o->ranpac_width = SFP_RANPAC_WIDTH_DEFAULT;
+    o->ranpac_width = SFP__RANPAC_WIDTH_DEFAULT;
     return sfp__learner_check_taps(o, vit, err) ? sfp__fail_prefix(err, SFP_EFORMAT, "%s", path) : SFP_OK;
 }
 
 /* Finds a tensor of the head; NULL: there is none. */
 static const sfp__tensor *find_tensor(const sfp__tensor_file *st, const char *method, const char *tensor)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     (void)snprintf(name, sizeof name, "head.%s.%s", method, tensor);
     return sfp__tensor_file_find(st, name);
 }
@@ -164,7 +164,7 @@ static sfp_status check_has_sums(const sfp__tensor_file *st, sfp_error *err)
 {
     static const char *const methods[] = {"ncm", "slda", "ridge"};
     const char *method = sfp__tensor_file_meta(st, "method");
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     bool known = false;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         known = known || (method && strcmp(method, methods[i]) == 0);
@@ -175,7 +175,7 @@ static sfp_status check_has_sums(const sfp__tensor_file *st, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED,
                          "%s: the file has no sums: they exceed %d MiB, or slda is as published; "
                          "use the checkpoint of the run",
-                         st->path, SFP_STATE_SUMS_MAX >> 20);
+                         st->path, SFP__STATE_SUMS_MAX >> 20);
     return SFP_OK;
 }
 
@@ -229,7 +229,7 @@ sfp_status sfp__saved_sums_read(const sfp__saved_file *from, const sfp__file_met
     if (expected)
         TRY(check_identity(file.path, &s.metadata, expected, like, err));
     TRY(read_head(f.st, &s.metadata, threads, &s.head, err));
-    TRY(sfp__metadata_names_read(f.st, SFP_LEARNER_MAX_CLASSES, &s.names, err));
+    TRY(sfp__metadata_names_read(f.st, SFP__LEARNER_MAX_CLASSES, &s.names, err));
     TRY(sfp__check_memory((s.path = sfp__strdup(file.path)), err));
     *out = TAKE(s);
     return SFP_OK;
@@ -288,14 +288,14 @@ static const char *name_of(int count, char *const *names, int label)
 }
 
 /* Writes "class 3" or "class 'cat'". */
-static const char *describe(const sfp__saved_sums *s, int label, char buf[SFP_NAME_MAX])
+static const char *describe(const sfp__saved_sums *s, int label, char buf[SFP__NAME_MAX])
 {
     const char *name = name_of(s->names.count, s->names.name, label);
-    char shown[SFP_NAME_MAX - 16];
+    char shown[SFP__NAME_MAX - 16];
     if (name)
-        (void)snprintf(buf, SFP_NAME_MAX, "class '%s'", sfp__printable(name, shown, sizeof shown));
+        (void)snprintf(buf, SFP__NAME_MAX, "class '%s'", sfp__printable(name, shown, sizeof shown));
     else
-        (void)snprintf(buf, SFP_NAME_MAX, "class %d", label);
+        (void)snprintf(buf, SFP__NAME_MAX, "class %d", label);
     return buf;
 }
 
@@ -316,7 +316,7 @@ static bool is_unused(const sfp__known_classes *here, int c)
 
 static sfp_status fail_twice(const sfp__saved_sums *from, int a, int b, sfp_error *err)
 {
-    char first[SFP_NAME_MAX], second[SFP_NAME_MAX];
+    char first[SFP__NAME_MAX], second[SFP__NAME_MAX];
     return sfp__fail(err, SFP_EINVAL, "%s: %s (label %d) and %s (label %d) would become one class; give each its own name",
                      from->path, describe(from, a, first), a, describe(from, b, second), b);
 }
@@ -327,7 +327,7 @@ static sfp_status find_label(const sfp__saved_sums *from, int c, const sfp__know
 {
     const char *name = name_of(from->names.count, from->names.name, c);
     const named *known = name ? find_name(n, sorted, name) : NULL;
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     if (known && known + 1 < sorted + n && strcmp(known[1].name, name) == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: %s has labels %d and %d here, expected one class of that name", from->path,
                          describe(from, c, shown), known->label, known[1].label);
@@ -359,8 +359,8 @@ static sfp_status match(const sfp__saved_sums *from, const sfp__known_classes *h
             }
             if (label[c] >= 0 && by[label[c]] >= 0)
                 return fail_twice(from, by[label[c]], c, err);
-            if (label[c] >= SFP_LEARNER_MAX_CLASSES)
-                return sfp__fail(err, SFP_ELIMIT, "%s: number of classes is more than %d", from->path, SFP_LEARNER_MAX_CLASSES);
+            if (label[c] >= SFP__LEARNER_MAX_CLASSES)
+                return sfp__fail(err, SFP_ELIMIT, "%s: number of classes is more than %d", from->path, SFP__LEARNER_MAX_CLASSES);
             if (label[c] >= 0)
                 by[label[c]] = c;
         }
@@ -410,7 +410,7 @@ sfp_status sfp__saved_sums_check_subtract(const sfp__saved_sums *from, const sfp
         return SFP_OK;
     int c = sfp__head_row_label(from->head, row);
     long long found = sfp__head_label_samples(from->head, c), here = sfp__head_label_samples(head, m->label[c]);
-    char shown[SFP_NAME_MAX];
+    char shown[SFP__NAME_MAX];
     return sfp__fail(
         err, SFP_ENOTFOUND,
         "%s: %s has %lld samples, which are not among the %lld that were learned; subtract only what was learned or merged",

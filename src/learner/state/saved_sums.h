@@ -10,7 +10,7 @@
 
 /* A state contains sums up to this size. Those of ViT-Ti (half of the blocks and the mean tap) have 17 MB, those of ViT-S 60 MB; a
  * state is written after every task and sent to other machines, so the 230 MB of ViT-B are only in the checkpoint. */
-enum { SFP_STATE_SUMS_MAX = 64 << 20 };
+enum { SFP__STATE_SUMS_MAX = 64 << 20 };
 
 typedef struct sfp__saved_sums {
     char *path;                  /* of the file, for messages */

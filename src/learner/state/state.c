@@ -34,7 +34,7 @@ static int compare_contents(const void *pa, const void *pb)
 
 static void put_content(sfp__text *to, const content *p)
 {
-    char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
+    char shape[SFP__SHAPE_MAX], sum[SFP__CHECKSUM_MAX];
     sfp__text_json(to, p->name);
     sfp__text_put(to, ":");
     if (p->tensor) {
@@ -48,14 +48,14 @@ static void put_content(sfp__text *to, const content *p)
 }
 
 sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
-                          char out[SFP_CHECKSUM_MAX], sfp_error *err)
+                          char out[SFP__CHECKSUM_MAX], sfp_error *err)
 {
     OWNED content *list = NULL;
     OWNED_BY(sfp__text_done) sfp__text text = {0};
     size_t n = 0;
     TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
     for (size_t i = 0; i < meta_count; i++)
-        if (strcmp(meta[i].key, SFP_CHECKSUM_KEY) != 0)
+        if (strcmp(meta[i].key, SFP__CHECKSUM_KEY) != 0)
             list[n++] = (content){meta[i].key, meta[i].value, NULL};
     for (size_t i = 0; i < count; i++)
         list[n++] = (content){tensors[i].name, NULL, &tensors[i]};
@@ -70,10 +70,10 @@ sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_
 sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err)
 {
     const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
-    char now[16], sum[SFP_CHECKSUM_MAX];
-    (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
-    bool is_state = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
-    if (!is_state || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may compute the checksum differently */
+    char now[16], sum[SFP__CHECKSUM_MAX];
+    (void)snprintf(now, sizeof now, "%d", SFP__STATE_VERSION);
+    bool is_state = format && strcmp(format, SFP__STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
+    if (!is_state || !sfp__tensor_file_meta(st, SFP__CHECKSUM_KEY)) /* another version may compute the checksum differently */
         return SFP_OK;
     TRY(sfp__state_sum(st->count, st->tensors, st->meta_count, st->meta, sum, err));
     return sfp__safetensors_expect_sum(st, sum, err);
@@ -102,17 +102,17 @@ static void put_seen(sfp__file_metadata *m, int classes, const uint8_t *seen)
 
 void sfp__state_put_format(sfp__file_metadata *m, int classes, const uint8_t *seen)
 {
-    sfp__metadata_put(m, "format", SFP_STATE_FORMAT);
-    sfp__metadata_put_int(m, "version", SFP_STATE_VERSION);
+    sfp__metadata_put(m, "format", SFP__STATE_FORMAT);
+    sfp__metadata_put_int(m, "version", SFP__STATE_VERSION);
     sfp__metadata_put_int(m, "classes", classes);
     put_seen(m, classes, seen);
 }
 
 sfp_status sfp__state_write(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
 {
-    char sum[SFP_CHECKSUM_MAX] = "";
+    char sum[SFP__CHECKSUM_MAX] = "";
     TRY(meta->failed ? SFP_OK : sfp__state_sum(tensors->count, tensors->list, meta->count, meta->list, sum, err));
-    sfp__metadata_put(meta, SFP_CHECKSUM_KEY, sum);
+    sfp__metadata_put(meta, SFP__CHECKSUM_KEY, sum);
     TRY(sfp__check_memory(!meta->failed, err));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
@@ -155,12 +155,12 @@ static int pool_layer(const char *name, bool *shared)
     if (!*shared && strncmp(name, "prompt.e_p_", 11) != 0)
         return -1;
     long layer = strtol(name + 11, &end, 10);
-    return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
+    return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP__VIT_MAX_DEPTH ? (int)layer : -1;
 }
 
 bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out)
 {
-    sfp__state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
+    sfp__state_pool p = {.pool = -1, .first_layer = SFP__VIT_MAX_DEPTH, .last_layer = -1};
     for (size_t i = 0; i < st->count; i++) {
         const sfp__tensor *t = &st->tensors[i];
         bool shared;
@@ -233,15 +233,15 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
     const sfp__tensor *saved = sfp__tensor_file_find(st, "seen"); /* a checkpoint has one */
     const int64_t count = classes;
-    if (saved && saved->dtype == SFP_DTYPE_U8)
+    if (saved && saved->dtype == SFP__DTYPE_U8)
         TRY(sfp__tensor_expect(path, saved, &count, 1, err));
     for (int c = 0; !text && c < classes; c++)
-        seen[c] = saved && saved->dtype == SFP_DTYPE_U8 ? ((const uint8_t *)saved->data)[c] != 0 : default_value;
-    if (text && !sfp__json_is(list, SFP_JSON_ARRAY))
+        seen[c] = saved && saved->dtype == SFP__DTYPE_U8 ? ((const uint8_t *)saved->data)[c] != 0 : default_value;
+    if (text && !sfp__json_is(list, SFP__JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is not a JSON list", path);
     for (size_t i = 0; i < sfp__json_size(list); i++) {
         const sfp__json_value *v = sfp__json_at(list, i);
-        long long label = sfp__json_is(v, SFP_JSON_INTEGER) ? sfp__json_integer(v) : -1;
+        long long label = sfp__json_is(v, SFP__JSON_INTEGER) ? sfp__json_integer(v) : -1;
         if (!seen || label < 0 || label >= classes)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is not a class, expected 0 to %d", path, i,
                              classes - 1);

@@ -99,12 +99,12 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
  * backbone-sizes, backbone: its checksum); checksum, of all other contents of the file (state.c). A program that changes a state
  * must remove the checksum; the file is then accepted without a check. */
 
-#define SFP_STATE_FORMAT "streamfp-state"
-enum { SFP_STATE_VERSION = 1 };
+#define SFP__STATE_FORMAT "streamfp-state"
+enum { SFP__STATE_VERSION = 1 };
 
 /* Computes the checksum of a state from everything except the checksum itself. */
 sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
-                          char out[SFP_CHECKSUM_MAX], sfp_error *err);
+                          char out[SFP__CHECKSUM_MAX], sfp_error *err);
 /* Fails with SFP_EFORMAT if the contents of a state do not match its checksum. A state without a checksum, and any other file, is
  * accepted. */
 sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err);
@@ -158,8 +158,8 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  *
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
-#define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP_CHECKPOINT_VERSION = 6 };
+#define SFP__CHECKPOINT_FORMAT "streamfp-checkpoint"
+enum { SFP__CHECKPOINT_VERSION = 6 };
 
 /* ------------------------------------------------------------------ opened files */
 

@@ -25,19 +25,19 @@ sfp__visitor sfp__visit_reading(sfp__tensor_file *file, bool check_only)
     return (sfp__visitor){.ctx = file, .find = find_tensor, .file = file->path, .check_only = check_only};
 }
 
-static void full_name(const sfp__visitor *v, const char *name, char out[SFP_NAME_MAX])
+static void full_name(const sfp__visitor *v, const char *name, char out[SFP__NAME_MAX])
 {
-    (void)snprintf(out, SFP_NAME_MAX, "%s%s%s", v->prefix ? v->prefix : "", v->prefix ? "." : "", name);
+    (void)snprintf(out, SFP__NAME_MAX, "%s%s%s", v->prefix ? v->prefix : "", v->prefix ? "." : "", name);
 }
 
 sfp_status sfp__visit_find(const sfp__visitor *v, const char *name, sfp__dtype dtype, const sfp__tensor **out, sfp_error *err)
 {
-    char full[SFP_NAME_MAX];
+    char full[SFP__NAME_MAX];
     full_name(v, name, full);
     const sfp__tensor *t = v->find(v->ctx, full);
     if (!t)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", v->file, full);
-    if (t->dtype != dtype && !(v->converts && dtype == SFP_DTYPE_F32))
+    if (t->dtype != dtype && !(v->converts && dtype == SFP__DTYPE_F32))
         return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", v->file, full, sfp__dtype_name(t->dtype),
                          sfp__dtype_name(dtype));
     *out = t;
@@ -46,8 +46,8 @@ sfp_status sfp__visit_find(const sfp__visitor *v, const char *name, sfp__dtype d
 
 static sfp_status check_finite(const sfp__visitor *v, const sfp__tensor *t, sfp_error *err)
 {
-    bool f32 = t->dtype == SFP_DTYPE_F32;
-    for (size_t i = 0; (f32 || t->dtype == SFP_DTYPE_F64) && i < t->count; i++) {
+    bool f32 = t->dtype == SFP__DTYPE_F32;
+    for (size_t i = 0; (f32 || t->dtype == SFP__DTYPE_F64) && i < t->count; i++) {
         double value;
         float narrow;
         memcpy(f32 ? (void *)&narrow : (void *)&value, (const char *)t->data + i * (f32 ? 4 : 8), f32 ? 4 : 8);
@@ -89,7 +89,7 @@ static sfp_status convert(const sfp__visitor *v, const sfp__tensor *t, float *to
     return SFP_OK;
 }
 
-static sfp_status describe(const sfp__visitor *v, const char *name, char full[SFP_NAME_MAX], sfp__dtype dtype, int ndim,
+static sfp_status describe(const sfp__visitor *v, const char *name, char full[SFP__NAME_MAX], sfp__dtype dtype, int ndim,
                            const int64_t *shape, const void *data, sfp__tensor *out, sfp_error *err)
 {
     full_name(v, name, full);
@@ -103,14 +103,14 @@ static sfp_status describe(const sfp__visitor *v, const char *name, char full[SF
 sfp_status sfp__visit(const sfp__visitor *v, const char *name, sfp__dtype dtype, int ndim, const int64_t *shape, void *data,
                       sfp_error *err)
 {
-    char full[SFP_NAME_MAX];
+    char full[SFP__NAME_MAX];
     sfp__tensor t;
     const sfp__tensor *found = NULL;
     TRY(describe(v, name, full, dtype, ndim, shape, data, &t, err));
     if (v->put)
         return v->put(v->ctx, &t, err);
     TRY(find_and_check(v, &t, &found, err));
-    if (v->converts && dtype == SFP_DTYPE_F32)
+    if (v->converts && dtype == SFP__DTYPE_F32)
         return convert(v, found, v->check_only ? NULL : data, err);
     if (!v->check_only && found->bytes > 0)
         memcpy(data, found->data, found->bytes);
@@ -134,7 +134,7 @@ sfp_status sfp__visit_values(const sfp__visitor *v, const char *name, sfp__dtype
 sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype dtype, int ndim, const int64_t *shape,
                              const sfp__pieces *pieces, sfp_error *err)
 {
-    char full[SFP_NAME_MAX];
+    char full[SFP__NAME_MAX];
     sfp__tensor t;
     const sfp__tensor *found = NULL;
     size_t bytes = 0;
@@ -152,11 +152,11 @@ sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype
 
 sfp_status sfp__visit_state_tensors(const sfp__visitor *v, sfp__state_tensors_fn list, void *state, sfp_error *err)
 {
-    static const sfp__dtype types[] = {[SFP_STATE_F32] = SFP_DTYPE_F32,
-                                       [SFP_STATE_F64] = SFP_DTYPE_F64,
-                                       [SFP_STATE_I32] = SFP_DTYPE_I32,
-                                       [SFP_STATE_I64] = SFP_DTYPE_I64,
-                                       [SFP_STATE_U8] = SFP_DTYPE_U8};
+    static const sfp__dtype types[] = {[SFP__STATE_F32] = SFP__DTYPE_F32,
+                                       [SFP__STATE_F64] = SFP__DTYPE_F64,
+                                       [SFP__STATE_I32] = SFP__DTYPE_I32,
+                                       [SFP__STATE_I64] = SFP__DTYPE_I64,
+                                       [SFP__STATE_U8] = SFP__DTYPE_U8};
     sfp__state_tensor p = {0};
     for (int i = 0; list && i < list(state, i, &p); i++)
         TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));

@@ -111,7 +111,7 @@ static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp__raw_image *
     OWNED uint8_t *rgb = NULL;
     TRY(sfp__alloc(&rgb, BYTES, 1, err));
     TRY(s->png ? load_row(s, i, rgb, err) : load_binary(s, i, rgb, err));
-    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
+    *out = (sfp__raw_image){.kind = SFP__RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
     return SFP_OK;
 }
 
@@ -170,8 +170,8 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
             return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu bytes, expected a multiple of %zu", path, size, record);
         b->count = (int64_t)(size / record);
     }
-    if (b->count > SFP_RECORDS_MAX - b->first)
-        return sfp__fail(err, SFP_ELIMIT, "%s: number of images exceeds %lld", path, (long long)SFP_RECORDS_MAX);
+    if (b->count > SFP__RECORDS_MAX - b->first)
+        return sfp__fail(err, SFP_ELIMIT, "%s: number of images exceeds %lld", path, (long long)SFP__RECORDS_MAX);
     s->base.count = b->first + b->count;
     return SFP_OK;
 }
@@ -273,15 +273,15 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     TRY(sfp__path_make(dir, names[!first && second], &path, err));
     if (!first && !second) /* the images exist: the part is damaged, not missing */
         return sfp__fail(err, SFP_EFORMAT, "%s: cannot open: No such file or directory", path);
-    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
-    if (!sfp__json_is(list, SFP_JSON_ARRAY))
+    TRY(sfp__json_read(path, SFP__JSON_BYTES_MAX, &list, err));
+    if (!sfp__json_is(list, SFP__JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: not an array, expected [6, 9, ...]", path);
     if (sfp__json_size(list) != (size_t)s->base.count)
         return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu labels, expected %lld, the number of images", path,
                          sfp__json_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count; i++) {
         const sfp__json_value *v = sfp__json_at(list, (size_t)i);
-        if (!sfp__json_is(v, SFP_JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) > 255)
+        if (!sfp__json_is(v, SFP__JSON_INTEGER) || sfp__json_integer(v) < 0 || sfp__json_integer(v) > 255)
             return sfp__fail(err, SFP_EFORMAT, "%s: label %lld is not a number, expected 0..9", path, (long long)i);
         s->label[i] = (uint8_t)sfp__json_integer(v);
     }
@@ -311,7 +311,7 @@ static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sf
 
 static sfp_status check_labels(const cifar_source *s, sfp_error *err)
 {
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     for (int64_t i = 0; i < s->base.count; i++) {
         if (s->label[i] >= s->base.classes)
             return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", s->base.path,

@@ -40,11 +40,11 @@ typedef struct reader {
     sfp_error *err;
 } reader;
 
-static const char *shown(const char *s, char buf[SFP_NAME_MAX])
+static const char *shown(const char *s, char buf[SFP__NAME_MAX])
 {
-    return sfp__printable(s, buf, SFP_NAME_MAX);
+    return sfp__printable(s, buf, SFP__NAME_MAX);
 }
-#define SHOWN(s) shown(s, (char[SFP_NAME_MAX]){0})
+#define SHOWN(s) shown(s, (char[SFP__NAME_MAX]){0})
 
 /* --------------------------------------------------------------------- buckets */
 
@@ -66,7 +66,7 @@ static sfp_status bucket_number(const reader *r, const char *name, int64_t *out)
 /* Checks that every class of a bucket is known. */
 static sfp_status check_bucket(const reader *r, const char *name, const sfp__json_value *files)
 {
-    if (!sfp__json_is(files, SFP_JSON_OBJECT))
+    if (!sfp__json_is(files, SFP__JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is %s, expected an object {class: file}", r->meta, SHOWN(name),
                          sfp__json_type_name(files));
     for (size_t i = 0; i < sfp__json_size(files); i++) {
@@ -75,7 +75,7 @@ static sfp_status check_bucket(const reader *r, const char *name, const sfp__jso
         if (sfp__names_find(&r->classes, class, strlen(class)) < 0)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' has class '%s', which is not in " NAMES_FILE, r->meta,
                              SHOWN(name), SHOWN(class));
-        if (!sfp__json_is(file, SFP_JSON_STRING) || file->count == 0 || file->count > SFP_PATH_BYTES_MAX)
+        if (!sfp__json_is(file, SFP__JSON_STRING) || file->count == 0 || file->count > SFP__PATH_BYTES_MAX)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s', class '%s' is %s, expected the name of a file", r->meta,
                              SHOWN(name), SHOWN(class), sfp__json_type_name(file));
     }
@@ -84,7 +84,7 @@ static sfp_status check_bucket(const reader *r, const char *name, const sfp__jso
 
 static sfp_status find_buckets(reader *r, const sfp__json_value *meta, bool skip_first)
 {
-    if (!sfp__json_is(meta, SFP_JSON_OBJECT))
+    if (!sfp__json_is(meta, SFP__JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {bucket: {class: file}}", r->meta,
                          sfp__json_type_name(meta));
     size_t n = sfp__json_size(meta);
@@ -112,16 +112,16 @@ static sfp_status find_buckets(reader *r, const sfp__json_value *meta, bool skip
 /* Adds the images of one class in one bucket, in the order of their file. */
 static sfp_status add_file(reader *r, const char *path, const sfp__json_value *list, sfp_record record)
 {
-    if (!sfp__json_is(list, SFP_JSON_OBJECT))
+    if (!sfp__json_is(list, SFP__JSON_OBJECT))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {id: {\"IMG_PATH\": path}}", path,
                          sfp__json_type_name(list));
     for (size_t i = 0; i < sfp__json_size(list); i++) {
         const char *id = sfp__json_at(list, i)->key;
         const sfp__json_value *image = sfp__json_get(sfp__json_at(list, i), "IMG_PATH");
         size_t n = image ? image->count : 0;
-        if (!sfp__json_is(image, SFP_JSON_STRING) || n == 0 || n > SFP_PATH_BYTES_MAX)
+        if (!sfp__json_is(image, SFP__JSON_STRING) || n == 0 || n > SFP__PATH_BYTES_MAX)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: image '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
-                             sfp__json_is(image, SFP_JSON_STRING) ? "empty or too long" : sfp__json_type_name(image));
+                             sfp__json_is(image, SFP__JSON_STRING) ? "empty or too long" : sfp__json_type_name(image));
         sfp_status status = sfp__entries_add(&r->s->entries, (sfp__entry){.record = record}, sfp__json_text(image), n, r->err);
         if (status != SFP_OK)
             return sfp__fail_prefix(r->err, status, "%s", path);
@@ -157,7 +157,7 @@ static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record
         return SFP_OK;
     }
     TRY(sfp__path_make(r->root, file, &path, r->err));
-    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, r->err));
+    TRY(sfp__json_read(path, SFP__JSON_BYTES_MAX, &list, r->err));
     TRY(add_file(r, path, list, record));
     if (r->opt->test || r->s->entries.count == first)
         return SFP_OK;
@@ -232,7 +232,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp__sourc
     TRY(sfp__path_make(path, opt->test ? "test" : "train", &r.root, err));
     TRY(sfp__path_make(r.root, META_FILE, &r.meta, err));
     TRY(sfp__file_source_create(sizeof *r.s, l->kind, &sfp__file_source_ops, path, r.root, &r.s, err));
-    TRY(sfp__json_read(r.meta, SFP_JSON_BYTES_MAX, &meta, err));
+    TRY(sfp__json_read(r.meta, SFP__JSON_BYTES_MAX, &meta, err));
     sfp_status status = read_names(&r, path);
     status = status ? status : find_buckets(&r, meta, l->skip_first);
     status = status ? status : add_all(&r, l);

@@ -54,7 +54,7 @@ typedef struct tables {
 static bool is_list(const sfp__pickle *p, sfp__pickle_value v)
 {
     sfp__pickle_type type = sfp__pickle_type_of(p, v);
-    return type == SFP_PICKLE_LIST || type == SFP_PICKLE_TUPLE;
+    return type == SFP__PICKLE_LIST || type == SFP__PICKLE_TUPLE;
 }
 
 /* Finds the batches of the run: below the scenario, item `run` of a list or of a dict of numbers. */
@@ -63,7 +63,7 @@ static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
     const sfp__pickle *p = t->pickle[which];
     const char *file = t->file[which];
     sfp__pickle_value root = p->root, runs, run;
-    if (sfp__pickle_type_of(p, root) != SFP_PICKLE_DICT)
+    if (sfp__pickle_type_of(p, root) != SFP__PICKLE_DICT)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: file contains %s, expected a dict of scenarios", file,
                          sfp__pickle_type_name(sfp__pickle_type_of(p, root)));
     if (!sfp__pickle_get(p, root, SCENARIO, &runs))
@@ -95,17 +95,17 @@ static sfp_status get_image(const tables *t, size_t b, size_t k, const char **pa
     sfp__pickle_value class = sfp__pickle_item(t->pickle[LABELS], sfp__pickle_item(t->pickle[LABELS], t->labels, b), k);
     size_t count = sfp__pickle_count(t->pickle[PATHS], paths);
     int64_t i = sfp__pickle_int(t->pickle[LUP], index);
-    if (sfp__pickle_type_of(t->pickle[LUP], index) != SFP_PICKLE_INT || i < 0 || (uint64_t)i >= count)
+    if (sfp__pickle_type_of(t->pickle[LUP], index) != SFP__PICKLE_INT || i < 0 || (uint64_t)i >= count)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a number below %zu (paths)",
                          t->file[LUP], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[LUP], index)),
                          (long long)i, count);
     *label = sfp__pickle_int(t->pickle[LABELS], class);
-    if (sfp__pickle_type_of(t->pickle[LABELS], class) != SFP_PICKLE_INT || *label < 0 || *label >= SFP_CLASSES_MAX)
+    if (sfp__pickle_type_of(t->pickle[LABELS], class) != SFP__PICKLE_INT || *label < 0 || *label >= SFP__CLASSES_MAX)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a class below %d",
                          t->file[LABELS], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[LABELS], class)),
-                         (long long)*label, SFP_CLASSES_MAX);
+                         (long long)*label, SFP__CLASSES_MAX);
     *path = sfp__pickle_text(t->pickle[PATHS], sfp__pickle_item(t->pickle[PATHS], paths, (size_t)i), length);
-    if (!*path || *length == 0 || *length > SFP_PATH_BYTES_MAX || memchr(*path, '\0', *length))
+    if (!*path || *length == 0 || *length > SFP__PATH_BYTES_MAX || memchr(*path, '\0', *length))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: item %lld is not a path", t->file[PATHS], (long long)i);
     return SFP_OK;
 }
@@ -227,8 +227,8 @@ static sfp_status fill_by_pickles(sfp__file_source *s, tables *t, bool test, sfp
     for (int i = 0; i < 3; i++)
         TRY(sfp__pickle_read(t->file[i], NULL, &t->pickle[i], t->err));
     TRY(check_batches(t));
-    TRY(sfp__alloc(&info, SFP_CLASSES_MAX, sizeof *info, t->err));
-    for (int i = 0; i < SFP_CLASSES_MAX; i++)
+    TRY(sfp__alloc(&info, SFP__CLASSES_MAX, sizeof *info, t->err));
+    for (int i = 0; i < SFP__CLASSES_MAX; i++)
         info[i].task = -1;
     TRY(collect_labels(t, info, &labels));
     TRY(number_classes(&s->base, t, info, labels, names));
@@ -254,7 +254,7 @@ static sfp_status add_files(directory_scan *f, const char *path, int session, in
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(path, &names, f->err));
     for (int i = 0; i < names.count; i++) {
-        char relative[SFP_PATH_BYTES_MAX];
+        char relative[SFP__PATH_BYTES_MAX];
         sfp__entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
         if (names.s[i][0] == '.' || !sfp__image_name(names.s[i]))
             continue;

@@ -286,7 +286,7 @@ static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out
     *record = sfp__record_none();
     *skip = false;
     sfp_status status = read_given(s, record, out, skip, err);
-    if (!sfp__is_machine_error(status) || ++s->failed >= SFP_READ_ATTEMPTS)
+    if (!sfp__is_machine_error(status) || ++s->failed >= SFP__READ_ATTEMPTS)
         status = sfp__source_settle(&s->base, status, err);
     s->failed = sfp__is_machine_error(status) ? s->failed : 0;
     if (status && *skip)

@@ -118,8 +118,8 @@ static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool firs
     }
     if (first && is_header(name, label))
         return SFP_OK;
-    char name_text[SFP_PATH_BYTES_MAX + 1], label_text[SFP_CLASS_NAME_MAX + 1];
-    bool fits = name.n <= SFP_PATH_BYTES_MAX && label.n > 0 && label.n <= SFP_CLASS_NAME_MAX && !memchr(name.s, 0, name.n) &&
+    char name_text[SFP__PATH_BYTES_MAX + 1], label_text[SFP__CLASS_NAME_MAX + 1];
+    bool fits = name.n <= SFP__PATH_BYTES_MAX && label.n > 0 && label.n <= SFP__CLASS_NAME_MAX && !memchr(name.s, 0, name.n) &&
                 !memchr(label.s, 0, label.n);
     if (fits) {
         memcpy(name_text, name.s, name.n);

@@ -66,7 +66,7 @@ static uint64_t hash_of(const struct stat *st)
 {
     uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
                         (uint64_t)st->st_size};
-    return sfp__hash(SFP_HASH_START, parts, sizeof parts);
+    return sfp__hash(SFP__HASH_START, parts, sizeof parts);
 }
 
 bool sfp__dir_is_file_error(int code)

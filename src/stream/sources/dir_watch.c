@@ -66,8 +66,8 @@ static void remove_directory(sfp__dir_watch *w, sfp__watched_directory *f)
 static sfp_status reserve_directory(sfp__dir_watch *w, sfp_error *err)
 {
     size_t n = (size_t)w->directory_count;
-    if (n == SFP_CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP_CLASSES_MAX);
+    if (n == SFP__CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP__CLASSES_MAX);
     TRY(sfp__check_memory(sfp__grow(&w->directories, sizeof *w->directories, n, n + 1, &w->directory_capacity), err));
     return SFP_OK;
 }

@@ -54,7 +54,7 @@ static sfp_status load_features(const sfp_source *base, int64_t i, sfp__raw_imag
         if (!isfinite(row[k]))
             return sfp__fail(err, SFP_EFORMAT, "%s: row %lld has %g as value %zu, expected a finite number", base->path,
                              (long long)i, (double)row[k], k);
-    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ROW, .bytes = (uint8_t *)TAKE(row), .size = n * sizeof *row};
+    *out = (sfp__raw_image){.kind = SFP__RAW_IMAGE_ROW, .bytes = (uint8_t *)TAKE(row), .size = n * sizeof *row};
     return SFP_OK;
 }
 
@@ -162,16 +162,16 @@ static sfp_status open_matrix(features_source *s, sfp_error *err)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     const char *path = s->base.path;
-    char shape[SFP_SHAPE_MAX];
+    char shape[SFP__SHAPE_MAX];
     size_t size = 0;
     TRY(sfp__tensor_file_map(path, &f, err));
     const sfp__tensor *t = f->count == 1 ? &f->tensors[0] : NULL;
     if (!t || strcmp(f->format, "npy") != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: format is %s, expected a .npy file", path, f->format);
-    bool real = t->dtype == SFP_DTYPE_F32 || t->dtype == SFP_DTYPE_F16 || t->dtype == SFP_DTYPE_F64;
-    if (t->ndim != 2 || !real || t->shape[1] < 1 || t->shape[1] > SFP_ROW_MAX || t->shape[0] > SFP_RECORDS_MAX)
+    bool real = t->dtype == SFP__DTYPE_F32 || t->dtype == SFP__DTYPE_F16 || t->dtype == SFP__DTYPE_F64;
+    if (t->ndim != 2 || !real || t->shape[1] < 1 || t->shape[1] > SFP__ROW_MAX || t->shape[0] > SFP__RECORDS_MAX)
         return sfp__fail(err, SFP_ESHAPE, "%s: array is %s %s, expected (rows, 1 to %d) floats", path, sfp__dtype_name(t->dtype),
-                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), SFP_ROW_MAX);
+                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), SFP__ROW_MAX);
     s->base.count = t->shape[0];
     s->base.row_dim = (int)t->shape[1];
     s->dtype = t->dtype;

@@ -18,7 +18,7 @@
 /* Number of excluded files, and the first one by name. */
 typedef struct tally {
     uint64_t count;
-    char first[SFP_NAME_MAX];
+    char first[SFP__NAME_MAX];
 } tally;
 
 typedef struct scan {
@@ -32,7 +32,7 @@ typedef struct scan {
 
 static void count_one(tally *t, const char *path)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     (void)sfp__printable(path, text, sizeof text);
     if (t->count++ == 0 || sfp__natural_compare(text, t->first) < 0)
         (void)snprintf(t->first, sizeof t->first, "%s", text);
@@ -48,14 +48,14 @@ static sfp_status add_path(void *ctx, sfp__walk_kind kind, const char *path, int
 {
     scan *s = ctx;
     sfp__file_source *source = s->source;
-    if (kind == SFP_WALK_DIRECTORY) {
+    if (kind == SFP__WALK_DIRECTORY) {
         if (depth < 2 && !has_last(&source->entries, path))
             count_one(&s->empty[depth], path);
         return SFP_OK;
     }
-    bool image = sfp__image_name(path), other = kind != SFP_WALK_FILE;
+    bool image = sfp__image_name(path), other = kind != SFP__WALK_FILE;
     if (other || !image || depth == 0) {
-        bool class = kind == SFP_WALK_BROKEN && depth < 2; /* the link may have led to a class or a domain */
+        bool class = kind == SFP__WALK_BROKEN && depth < 2; /* the link may have led to a class or a domain */
         if (!other || image || class)
             count_one(other ? &s->odd : image ? &s->loose : &s->foreign, path);
         return SFP_OK;
@@ -115,7 +115,7 @@ static const char *common_inner_name(const sfp__entries *l, size_t *n)
 
 static sfp_status warn_common_name(sfp__file_source *s, const char *inner, size_t n, sfp_error *err)
 {
-    char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX], text[SFP__NAME_MAX];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
     return sfp__source_warn(&s->base, err, "every directory has its images in '%s': the directories above are the classes",
                             sfp__printable(name, text, sizeof text));

@@ -84,9 +84,9 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
     for (int i = 0; i < ndim; i++) {
         const uint8_t *p = h + 4 + 4 * i;
         dims[i] = (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]);
-        if (dims[i] < 1 || (i > 0 && dims[i] > SIDE_MAX) || dims[i] > SFP_RECORDS_MAX)
+        if (dims[i] < 1 || (i > 0 && dims[i] > SIDE_MAX) || dims[i] > SFP__RECORDS_MAX)
             return sfp__fail(err, SFP_EFORMAT, "%s: dimension %d is %lld, expected 1..%lld", path, i, (long long)dims[i],
-                             i > 0 ? (long long)SIDE_MAX : (long long)SFP_RECORDS_MAX);
+                             i > 0 ? (long long)SIDE_MAX : (long long)SFP__RECORDS_MAX);
         if (!sfp__mul_size(*size, (size_t)dims[i], size) || *size > BYTES_MAX)
             return sfp__fail(err, SFP_ELIMIT, "%s: size in the header exceeds %zu bytes", path, BYTES_MAX);
     }
@@ -257,7 +257,7 @@ static sfp_status load_idx(const sfp_source *base, int64_t i, sfp__raw_image *ou
 {
     const idx_source *s = (const idx_source *)base;
     size_t n = (size_t)(s->height * s->width);
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
     TRY(sfp__alloc(&p.bytes, n, 1, err));
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
     *out = p;

@@ -63,7 +63,7 @@ static bool parse_time(const char *s, double *out)
 
 static sfp_status bad_value(const reader *r, uint64_t line, int column, const char *value, const char *expected, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     return sfp__fail(err, SFP_EFORMAT, "%s:%llu: %s is '%s', expected %s", r->file, (unsigned long long)line, column_name[column],
                      sfp__printable(value, text, sizeof text), expected);
 }
@@ -76,9 +76,9 @@ static sfp_status add_entry(reader *r, uint64_t line, const field value[COLUMNS]
     if (value[PATH].n == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: path is missing, expected path,label[,task[,time]]", r->file,
                          (unsigned long long)line);
-    if (value[PATH].n > SFP_PATH_BYTES_MAX)
+    if (value[PATH].n > SFP__PATH_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the path has %zu bytes, expected at most %d", r->file,
-                         (unsigned long long)line, value[PATH].n, SFP_PATH_BYTES_MAX);
+                         (unsigned long long)line, value[PATH].n, SFP__PATH_BYTES_MAX);
     if (memchr(value[PATH].s, 0, value[PATH].n))
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: the path has a NUL byte", r->file, (unsigned long long)line);
     if (value[TASK].n && !parse_task(value[TASK].s, &e.record.task))
@@ -204,7 +204,7 @@ static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_e
 /* Checks the first record, whose path is not the name of an image, against the second one. */
 static sfp_status check_first(const reader *r, const char *second, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     if (!sfp__image_name(second))
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT,
@@ -256,10 +256,10 @@ static sfp_status json_field(const reader *r, const sfp__json_value *object, int
                              sfp_error *err)
 {
     const sfp__json_value *j = sfp__json_get(object, column_name[column]);
-    if (!j || sfp__json_is(j, SFP_JSON_NULL))
+    if (!j || sfp__json_is(j, SFP__JSON_NULL))
         return SFP_OK;
-    bool number = sfp__json_is(j, SFP_JSON_INTEGER) || (column == TIME && sfp__json_is(j, SFP_JSON_REAL));
-    bool text = sfp__json_is(j, SFP_JSON_STRING);
+    bool number = sfp__json_is(j, SFP__JSON_INTEGER) || (column == TIME && sfp__json_is(j, SFP__JSON_REAL));
+    bool text = sfp__json_is(j, SFP__JSON_STRING);
     if (column == PATH ? !text : !number && !text) {
         static const char *const expected[COLUMNS] = {"a string", "a name", "a whole number", "a number", "a name"};
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: key '%s' is %s, expected %s", r->file, (unsigned long long)r->line,
@@ -269,8 +269,8 @@ static sfp_status json_field(const reader *r, const sfp__json_value *object, int
         *out = (field){sfp__json_text(j), j->count};
         return SFP_OK;
     }
-    int n = sfp__json_is(j, SFP_JSON_INTEGER) ? snprintf(buf, size, "%lld", (long long)sfp__json_integer(j))
-                                              : snprintf(buf, size, "%.17g", sfp__json_number(j));
+    int n = sfp__json_is(j, SFP__JSON_INTEGER) ? snprintf(buf, size, "%lld", (long long)sfp__json_integer(j))
+                                               : snprintf(buf, size, "%.17g", sfp__json_number(j));
     *out = (field){buf, (size_t)n};
     return SFP_OK;
 }
@@ -283,7 +283,7 @@ static sfp_status json_line(reader *r, size_t n, sfp_error *err)
     TRY(sfp__json_parse(label, r->at, n, &object, err));
     field value[COLUMNS] = {{0}};
     char buf[COLUMNS][32];
-    if (!sfp__json_is(object, SFP_JSON_OBJECT))
+    if (!sfp__json_is(object, SFP__JSON_OBJECT))
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line contains %s, expected an object {\"path\": ..., \"label\": ...}",
                          r->file, (unsigned long long)r->line, type_name(object));
     for (int c = 0; c < COLUMNS; c++)
@@ -386,7 +386,7 @@ static sfp_status open_manifest(const char *path, const sfp__source_options *opt
     (void)opt;
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    TRY(sfp__file_read(path, SFP_LIST_BYTES_MAX, &bytes, &size, err));
+    TRY(sfp__file_read(path, SFP__LIST_BYTES_MAX, &bytes, &size, err));
     return sfp__manifest_open_memory(path, bytes, size, out, err);
 }
 

@@ -10,8 +10,8 @@
 #define PI 3.14159265f
 #define LATTICE 16 /* a power of two */
 
-const char *const sfp__shape_names[SFP_SHAPES] = {"disc", "square",  "triangle", "star",     "cross",
-                                                  "ring", "stripes", "checker",  "crescent", "arrow"};
+const char *const sfp__shape_names[SFP__SHAPES] = {"disc", "square",  "triangle", "star",     "cross",
+                                                   "ring", "stripes", "checker",  "crescent", "arrow"};
 enum { DISC, SQUARE, TRIANGLE, STAR, CROSS, RING, STRIPES, CHECKER, CRESCENT, ARROW };
 
 /* ------------------------------------------------------------------ distances
@@ -195,7 +195,7 @@ void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64
 {
     sfp__rng r = sfp__rng_init(seed, index);
     sfp__scene s = {.shape = shape};
-    uint32_t kind = (uint32_t)(shape + SFP_SHAPES * variant);
+    uint32_t kind = (uint32_t)(shape + SFP__SHAPES * variant);
 
     s.radius = 0.58f + 0.11f * drift(world, SIZE, time) + normal(&r, 0.05f);
     s.aspect = expf(0.16f * drift(world, SLANT, time) + normal(&r, 0.07f));

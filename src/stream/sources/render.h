@@ -8,10 +8,10 @@
 
 #include <stdint.h>
 
-enum { SFP_SHAPES = 10 };
+enum { SFP__SHAPES = 10 };
 
 /* disc, square, triangle, star, cross, ring, stripes, checker, crescent, arrow */
-extern const char *const sfp__shape_names[SFP_SHAPES];
+extern const char *const sfp__shape_names[SFP__SHAPES];
 
 /* The contents of an image. Lengths are in half images, from the centre; colours are linear, from 0 to 1. */
 typedef struct sfp__scene {

@@ -28,10 +28,10 @@ typedef struct tar_stream {
     struct archive *archive;
     sfp__tar_labels labels;
     sfp__tar_sample now;
-    char last_key[SFP_PATH_BYTES_MAX + 1];  /* key of the last sample, ... */
-    char last_name[SFP_PATH_BYTES_MAX + 1]; /* ... and name of its image */
-    bool last_labelled;                     /* it had a label, so that further entries of it are skipped */
-    bool opened;                            /* opened by the first next, because opening reads, and `stop` is set by then */
+    char last_key[SFP__PATH_BYTES_MAX + 1];  /* key of the last sample, ... */
+    char last_name[SFP__PATH_BYTES_MAX + 1]; /* ... and name of its image */
+    bool last_labelled;                      /* it had a label, so that further entries of it are skipped */
+    bool opened;                             /* opened by the first next, because opening reads, and `stop` is set by then */
     bool stopped, ended;
     bool empty;                  /* the input ended before the first byte */
     int64_t bytes_read;          /* bytes that were read */
@@ -40,7 +40,7 @@ typedef struct tar_stream {
     bool broken;                 /* data after the end could not be read */
     int64_t compressed_end;      /* end of the compressed data if something else follows it; 0: nothing does */
     struct archive_entry *entry; /* read but not processed yet */
-    uint8_t buffer[SFP_TAR_READ_BYTES];
+    uint8_t buffer[SFP__TAR_READ_BYTES];
 } tar_stream;
 
 static void count_bytes(tar_stream *s, size_t n)
@@ -104,7 +104,7 @@ static void find_end(tar_stream *s)
 
 static bool is_started(const sfp__tar_sample *s)
 {
-    return s->has_image || s->label_kind != SFP_TAR_UNLABELLED;
+    return s->has_image || s->label_kind != SFP__TAR_UNLABELLED;
 }
 
 /* Reads one entry; *found if the sample now has an image and a label. */
@@ -121,7 +121,7 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
         s->now.size = size;
         TRY(sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err));
     }
-    *found = s->now.has_image && s->now.label_kind != SFP_TAR_UNLABELLED;
+    *found = s->now.has_image && s->now.label_kind != SFP__TAR_UNLABELLED;
     return SFP_OK;
 }
 
@@ -187,7 +187,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp__raw_ima
 {
     tar_stream *s = (tar_stream *)base;
     bool found = false;
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     s->live.lost = *end = false;
     if (s->ended && !is_started(&s->now))
         return end_stream(s, end, err);
@@ -211,12 +211,12 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp__raw_ima
     s->live.lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_image && archive_errno(s->archive) == 0;
     memcpy(s->last_key, s->now.key, sizeof s->last_key);
     memcpy(s->last_name, s->now.name, sizeof s->last_name);
-    s->last_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
+    s->last_labelled = s->now.label_kind != SFP__TAR_UNLABELLED;
     if (status == SFP_OK) {
         *record = sfp__record_none();
         record->label = label;
         *out = (sfp__raw_image){
-            .kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* bytes are NULL for a label */
+            .kind = SFP__RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* bytes are NULL for a label */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);
@@ -243,7 +243,7 @@ static const char *name_stream(const sfp_source *base, int64_t i, char *buf, siz
 static const char *display_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
     const tar_stream *s = (const tar_stream *)base;
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     (void)i;
     (void)snprintf(buf, size, "%s: %s", base->path, sfp__printable(s->last_name, name, sizeof name));
     return buf;

@@ -44,7 +44,7 @@ static sfp_status row_error(const reader *r, size_t i, const char *what, const c
 
 static sfp_status get_int(const reader *r, size_t i, const sfp__json_value *v, const char *what, int64_t *out)
 {
-    if (!sfp__json_is(v, SFP_JSON_INTEGER))
+    if (!sfp__json_is(v, SFP__JSON_INTEGER))
         return row_error(r, i, what, "an integer", v);
     *out = sfp__json_integer(v);
     return SFP_OK;
@@ -53,7 +53,7 @@ static sfp_status get_int(const reader *r, size_t i, const sfp__json_value *v, c
 /* Reads n finite numbers. */
 static sfp_status get_numbers(const reader *r, size_t i, const sfp__json_value *v, const char *what, size_t n, double *out)
 {
-    if (!sfp__json_is(v, SFP_JSON_ARRAY) || sfp__json_size(v) < n)
+    if (!sfp__json_is(v, SFP__JSON_ARRAY) || sfp__json_size(v) < n)
         return row_error(r, i, what, n == 2 ? "[width, height]" : "[x2, x1, y2, y1]", v);
     for (size_t k = 0; k < n; k++) {
         const sfp__json_value *x = sfp__json_at(v, k);
@@ -85,9 +85,9 @@ static sfp_status get_path(const reader *r, size_t i, const sfp__json_value *v, 
     const char *path = sfp__json_text(v);
     if (!path)
         return row_error(r, i, "path", "a string", v);
-    if (!*path || v->count > SFP_PATH_BYTES_MAX)
+    if (!*path || v->count > SFP__PATH_BYTES_MAX)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i, v->count,
-                         SFP_PATH_BYTES_MAX);
+                         SFP__PATH_BYTES_MAX);
     *out = path;
     return SFP_OK;
 }
@@ -98,7 +98,7 @@ static sfp_status get_row(const reader *r, size_t i, row *out)
     size_t fields = r->test ? TEST_FIELDS : TRAIN_FIELDS;
     double size[2] = {0}, box[4] = {0};
     *out = (row){0};
-    if (!sfp__json_is(v, SFP_JSON_ARRAY))
+    if (!sfp__json_is(v, SFP__JSON_ARRAY))
         return row_error(r, i, "value", "an array", v);
     if (sfp__json_size(v) != fields)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, sfp__json_size(v), fields);
@@ -146,7 +146,7 @@ static sfp_status names_at(const sfp__json_value *rows, int k, sfp__names *names
         const sfp__json_value *v = sfp__json_at(rows, i);
         int64_t label = sfp__json_integer(sfp__json_at(v, 0));
         const char *path = sfp__json_text(sfp__json_at(v, TRAIN_FIELDS - 1)), *name = path ? directory_at(path, k, &n) : NULL;
-        if (!name || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
+        if (!name || n == 0 || n > SFP__CLASS_NAME_MAX || label < 0 || label >= CLASSES)
             return SFP_OK;
         if (of[label] && (length[label] != n || memcmp(of[label], name, n) != 0))
             return SFP_OK;
@@ -319,8 +319,8 @@ static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t 
 static sfp_status read_list(const char *path, sfp__json_value **out, sfp_error *err)
 {
     OWNED sfp__json_value *list = NULL;
-    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
-    if (!sfp__json_is(list, SFP_JSON_ARRAY))
+    TRY(sfp__json_read(path, SFP__JSON_BYTES_MAX, &list, err));
+    if (!sfp__json_is(list, SFP__JSON_ARRAY))
         return sfp__fail(err, SFP_EFORMAT, "%s: file contains %s, expected an array of rows", path, sfp__json_type_name(list));
     *out = TAKE(list);
     return SFP_OK;

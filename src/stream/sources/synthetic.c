@@ -48,14 +48,14 @@ typedef struct synthetic {
 /* Each block of ten is a permutation of the classes. */
 static int32_t label_of(const synthetic *s, int64_t i)
 {
-    int32_t order[SFP_SHAPES];
-    sfp__rng r = sfp__rng_init(s->seed ^ 0x6c6162656c, (uint64_t)(i / SFP_SHAPES));
-    for (int32_t k = 0; k < SFP_SHAPES; k++) {
+    int32_t order[SFP__SHAPES];
+    sfp__rng r = sfp__rng_init(s->seed ^ 0x6c6162656c, (uint64_t)(i / SFP__SHAPES));
+    for (int32_t k = 0; k < SFP__SHAPES; k++) {
         int32_t j = (int32_t)sfp__rng_below(&r, (uint32_t)k + 1);
         order[k] = order[j];
         order[j] = k;
     }
-    return order[i % SFP_SHAPES];
+    return order[i % SFP__SHAPES];
 }
 
 static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
@@ -69,7 +69,7 @@ static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp
 static sfp_status load(const sfp_source *base, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     const synthetic *s = (const synthetic *)base;
-    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
     TRY(sfp__alloc(&p.bytes, p.size, 1, err));
     double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
     sfp__scene scene;
@@ -136,16 +136,16 @@ static const sfp__source_ops endless_ops = {
 
 static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
 {
-    char shown[SFP_NAME_MAX], *end = NULL;
+    char shown[SFP__NAME_MAX], *end = NULL;
     if (!*path) {
         *out = DEFAULT_COUNT;
         return SFP_OK;
     }
     errno = 0;
     long long n = path[0] >= '0' && path[0] <= '9' ? strtoll(path, &end, 10) : -1;
-    if (n < 0 || *end || errno == ERANGE || n > SFP_RECORDS_MAX)
+    if (n < 0 || *end || errno == ERANGE || n > SFP__RECORDS_MAX)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data 'synthetic:%s': expected a number of images, 0 (without end) to %lld",
-                             sfp__printable(path, shown, sizeof shown), (long long)SFP_RECORDS_MAX);
+                             sfp__printable(path, shown, sizeof shown), (long long)SFP__RECORDS_MAX);
     *out = n;
     return SFP_OK;
 }
@@ -159,7 +159,7 @@ static sfp_status open_synthetic(const char *path, const sfp__source_options *op
     bool live = n == 0 && !opt->test;
     TRY(sfp__source_create(sizeof(synthetic), live ? &endless : &sfp__source_synthetic, live ? &endless_ops : &synthetic_ops,
                            path, &base, err));
-    for (int32_t i = 0, number; i < SFP_SHAPES; i++)
+    for (int32_t i = 0, number; i < SFP__SHAPES; i++)
         TRY(sfp__names_add(&names, sfp__shape_names[i], strlen(sfp__shape_names[i]), &number, err));
     sfp__names_give(&names, &base->class_names, &base->classes);
     synthetic *s = (synthetic *)base;

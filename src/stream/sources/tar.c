@@ -133,7 +133,7 @@ static sfp_status list_shards(tar_source *s, const char *path, bool test, sfp_er
 static sfp_status end_sample(tar_source *s, const char *file, sfp__tar_sample *now, sfp_error *err)
 {
     sfp__entry e = {.record = sfp__record_none(), .place = (uint64_t)now->offset, .size = (uint64_t)now->size};
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     sfp_status status = SFP_OK;
     if (now->has_image) {
         status = sfp__tar_class_of(&s->labels, now->label, &e.record.label, err);
@@ -152,7 +152,7 @@ static sfp_status end_sample(tar_source *s, const char *file, sfp__tar_sample *n
  */
 static sfp_status place_image(const char *file, sfp__tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
     if (now->offset + now->size > file_size)
         return sfp__fail(err, SFP_EFORMAT, "%s: archive ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
@@ -267,7 +267,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp__tar_sample *n
         return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", file);
     c.size = (int64_t)size;
     TRY(sfp__check_memory((c.a = sfp__tar_new_archive()), err));
-    if (archive_read_open_fd(c.a, c.fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
+    if (archive_read_open_fd(c.a, c.fd, SFP__TAR_READ_BYTES) != ARCHIVE_OK)
         return sfp__tar_fail(c.a, file, err);
     return scan_entries(&c, err);
 }
@@ -298,7 +298,7 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
 static const char *display_tar(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
     const tar_source *s = (const tar_source *)base;
-    char name[SFP_NAME_MAX];
+    char name[SFP__NAME_MAX];
     (void)sfp__file_source_name(base, i, name, sizeof name);
     (void)snprintf(buf, size, "%s: %s", s->shards.s[shard_of(s, i)], name);
     return buf;
@@ -323,7 +323,7 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp__raw_image *ou
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
     if (got < (int64_t)e->size)
         return sfp__fail(err, SFP_EIO, "%s: file ends inside the image", where);
-    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
+    *out = (sfp__raw_image){.kind = SFP__RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
     return SFP_OK;
 }
 

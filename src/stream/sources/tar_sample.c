@@ -14,7 +14,7 @@ void sfp__tar_sample_clear(sfp__tar_sample *s)
     sfp__free(s->bytes);
     s->bytes = NULL;
     s->key[0] = s->label[0] = s->name[0] = '\0';
-    s->label_kind = SFP_TAR_UNLABELLED;
+    s->label_kind = SFP__TAR_UNLABELLED;
     s->has_image = false;
     s->size = 0;
 }
@@ -29,11 +29,11 @@ static int label_kind_of(const char *name)
 {
     const char *dot = strrchr(name, '.');
     static const char *const suffix[] = {".cls", ".txt", ".json"};
-    for (int k = 0; dot && k < SFP_TAR_UNLABELLED; k++) {
+    for (int k = 0; dot && k < SFP__TAR_UNLABELLED; k++) {
         if (strcasecmp(dot, suffix[k]) == 0)
             return k;
     }
-    return SFP_TAR_UNLABELLED;
+    return SFP__TAR_UNLABELLED;
 }
 
 /* Stores the text of a label without the blanks around it; an empty text is no label. */
@@ -41,20 +41,20 @@ static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, siz
 {
     char number[32] = "";
     OWNED sfp__json_value *json = NULL;
-    if (kind == SFP_TAR_JSON) {
+    if (kind == SFP__TAR_JSON) {
         TRY(sfp__json_parse("label", bytes, n, &json, err));
         const sfp__json_value *v = json;
         static const char *const keys[] = {"label", "cls", "class"};
-        for (int k = 0; k < 3 && sfp__json_is(v, SFP_JSON_OBJECT); k++)
+        for (int k = 0; k < 3 && sfp__json_is(v, SFP__JSON_OBJECT); k++)
             v = sfp__json_get(json, keys[k]) ? sfp__json_get(json, keys[k]) : v;
         n = 0;
-        if (sfp__json_is(v, SFP_JSON_STRING)) {
+        if (sfp__json_is(v, SFP__JSON_STRING)) {
             bytes = sfp__json_text(v);
             n = v->count;
-        } else if (sfp__json_is(v, SFP_JSON_INTEGER)) {
+        } else if (sfp__json_is(v, SFP__JSON_INTEGER)) {
             n = (size_t)snprintf(number, sizeof number, "%lld", (long long)sfp__json_integer(v));
             bytes = number;
-        } else if (!sfp__json_is(v, SFP_JSON_OBJECT) && !sfp__json_is(v, SFP_JSON_NULL)) {
+        } else if (!sfp__json_is(v, SFP__JSON_OBJECT) && !sfp__json_is(v, SFP__JSON_NULL)) {
             return sfp__fail(err, SFP_EFORMAT, "label is neither a name nor a whole number");
         }
     }
@@ -62,8 +62,8 @@ static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, siz
         n--;
     for (; n > 0 && strchr(" \t\r\n", *bytes); n--)
         bytes++;
-    if (n > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+    if (n > SFP__CLASS_NAME_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "label has %zu bytes, expected at most %d", n, SFP__CLASS_NAME_MAX);
     if (memchr(bytes, 0, n) || memchr(bytes, '\n', n))
         return sfp__fail(err, SFP_EFORMAT, "label is not one line of text");
     if (n > 0) {
@@ -87,7 +87,7 @@ void sfp__tar_labels_done(sfp__tar_labels *t)
 static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uint64_t number, sfp_error *err)
 {
     const char *tab = memchr(line, '\t', n), *last = line, *end = line + n;
-    char name[SFP_CLASS_NAME_MAX + 1];
+    char name[SFP__CLASS_NAME_MAX + 1];
     int32_t id;
     for (const char *p = tab; p; p = memchr(p + 1, '\t', (size_t)(end - p - 1)))
         last = p + 1;
@@ -99,9 +99,9 @@ static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uin
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line has another form, expected %d<tab>NAME", t->path,
                              (unsigned long long)number, t->names.count);
     }
-    if (length > SFP_CLASS_NAME_MAX)
+    if (length > SFP__CLASS_NAME_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%llu: name has %zu bytes, expected at most %d", t->path, (unsigned long long)number,
-                         length, SFP_CLASS_NAME_MAX);
+                         length, SFP__CLASS_NAME_MAX);
     memcpy(name, last, length);
     name[length] = '\0';
     if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two classes named crane */
@@ -143,14 +143,14 @@ sfp_status sfp__tar_class_of(sfp__tar_labels *t, const char *label, int32_t *out
     if (!t->listed)
         return sfp__names_add(&t->names, label, n, out, err);
     if (label[strspn(label, "0123456789")] == '\0') {
-        long k = n > 9 ? SFP_CLASSES_MAX : strtol(label, NULL, 10);
+        long k = n > 9 ? SFP__CLASSES_MAX : strtol(label, NULL, 10);
         if (k >= t->names.count)
             return sfp__fail(err, SFP_EFORMAT, "label is %s, expected 0..%d as in %s", label, t->names.count - 1, t->path);
         *out = (int32_t)k;
         return SFP_OK;
     }
     *out = sfp__names_find(&t->names, label, n);
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     if (*out < 0)
         return sfp__fail(err, SFP_EFORMAT, "label '%s' is not in %s", sfp__printable(label, text, sizeof text), t->path);
     return SFP_OK;
@@ -165,13 +165,13 @@ const char *sfp__tar_entry_name(struct archive_entry *e)
         name = archive_entry_pathname_utf8(e); /* for names beyond ASCII in the C locale */
     if (!name || archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e) || archive_entry_sparse_count(e) > 0)
         return NULL;
-    return strlen(name) <= SFP_PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP_TAR_UNLABELLED) ? name
-                                                                                                                      : NULL;
+    return strlen(name) <= SFP__PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP__TAR_UNLABELLED) ? name
+                                                                                                                        : NULL;
 }
 
 sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     const char *why = archive_error_string(a);
     int64_t at = archive_filter_bytes(a, 0); /* the position of the header is lost after a fatal error */
     return sfp__fail(err, archive_errno(a) == ENOMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: at byte %lld: %s", file,
@@ -181,7 +181,7 @@ sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err)
 sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes,
                                sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
+    char text[SFP__NAME_MAX];
     for (int64_t done = 0; done < size;) {
         la_ssize_t n = archive_read_data(a, bytes + done, (size_t)(size - done));
         if (n < 0)
@@ -199,7 +199,7 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
                                sfp_error *err)
 {
     int kind = label_kind_of(name);
-    char text[SFP_NAME_MAX], bytes[LABEL_BYTES_MAX];
+    char text[SFP__NAME_MAX], bytes[LABEL_BYTES_MAX];
     if (kind >= s->label_kind || size <= 0)
         return SFP_OK;
     if (size > LABEL_BYTES_MAX)
@@ -212,10 +212,10 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
 
 sfp_status sfp__tar_check_image(const char *file, const char *name, int64_t size, sfp_error *err)
 {
-    char text[SFP_NAME_MAX];
-    if (size < 0 || size > (int64_t)SFP_RAW_IMAGE_BYTES_MAX)
+    char text[SFP__NAME_MAX];
+    if (size < 0 || size > (int64_t)SFP__RAW_IMAGE_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: %s: image has %lld bytes, expected at most %zu", file,
-                         sfp__printable(name, text, sizeof text), (long long)size, SFP_RAW_IMAGE_BYTES_MAX);
+                         sfp__printable(name, text, sizeof text), (long long)size, SFP__RAW_IMAGE_BYTES_MAX);
     return SFP_OK;
 }
 

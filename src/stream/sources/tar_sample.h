@@ -11,17 +11,17 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-#define SFP_TAR_READ_BYTES 65536
+#define SFP__TAR_READ_BYTES 65536
 
-enum { SFP_TAR_CLS, SFP_TAR_TXT, SFP_TAR_JSON, SFP_TAR_UNLABELLED }; /* in order of preference */
+enum { SFP__TAR_CLS, SFP__TAR_TXT, SFP__TAR_JSON, SFP__TAR_UNLABELLED }; /* in order of preference */
 
 /* The sample that is being read; a cleared one is empty. */
 typedef struct sfp__tar_sample {
-    char key[SFP_PATH_BYTES_MAX + 1];
+    char key[SFP__PATH_BYTES_MAX + 1];
     int label_kind;
-    char label[SFP_CLASS_NAME_MAX + 1];
-    bool has_image, plain;             /* plain: KEY.jpg, not KEY.depth.jpg */
-    char name[SFP_PATH_BYTES_MAX + 1]; /* name of the entry of the image */
+    char label[SFP__CLASS_NAME_MAX + 1];
+    bool has_image, plain;              /* plain: KEY.jpg, not KEY.depth.jpg */
+    char name[SFP__PATH_BYTES_MAX + 1]; /* name of the entry of the image */
     int64_t offset, size;
     uint8_t *bytes; /* live source only */
 } sfp__tar_sample;

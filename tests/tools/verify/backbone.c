@@ -17,13 +17,13 @@
 typedef struct backbone_case {
     sfp__golden *g;
     sfp__vit_plan *query_plan, *prefix_plan;
-    float *linear_w, *linear_b;                                       /* (classes, D), (classes) */
-    void *block;                                                      /* owns the three arrays below */
-    float *embed, *logits;                                            /* (b, L, D), (b, classes) */
-    float *feature;                                                   /* (b, D), with prefixes */
-    int rows[SFP_VIT_MAX_DEPTH];                                      /* of the prefix of layer l; 0: none */
-    float *prefix_k[SFP_VIT_MAX_DEPTH], *prefix_v[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
-    float *grad_k[SFP_VIT_MAX_DEPTH], *grad_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
+    float *linear_w, *linear_b;                                         /* (classes, D), (classes) */
+    void *block;                                                        /* owns the three arrays below */
+    float *embed, *logits;                                              /* (b, L, D), (b, classes) */
+    float *feature;                                                     /* (b, D), with prefixes */
+    int rows[SFP__VIT_MAX_DEPTH];                                       /* of the prefix of layer l; 0: none */
+    float *prefix_k[SFP__VIT_MAX_DEPTH], *prefix_v[SFP__VIT_MAX_DEPTH]; /* (b, rows, D) */
+    float *grad_k[SFP__VIT_MAX_DEPTH], *grad_v[SFP__VIT_MAX_DEPTH];     /* (b, rows, D) */
 } backbone_case;
 
 static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
@@ -62,7 +62,7 @@ static sfp_status read_inputs(backbone_case *k, sfp_error *err)
     const sfp__want list[] = {{&k->feature, b * dim, sizeof(float)},
                               {&k->embed, b * patches * dim, sizeof(float)},
                               {&k->logits, b * (size_t)g->classes, sizeof(float)}};
-    return sfp__block_cleared(&k->block, SFP_LIST(list), err);
+    return sfp__block_cleared(&k->block, SFP__LIST(list), err);
 }
 
 static void case_done(backbone_case *k)
@@ -72,7 +72,7 @@ static void case_done(backbone_case *k)
     sfp__free(k->linear_w);
     sfp__free(k->linear_b);
     sfp__free(k->block);
-    for (int l = 0; l < SFP_VIT_MAX_DEPTH; l++) {
+    for (int l = 0; l < SFP__VIT_MAX_DEPTH; l++) {
         sfp__free(k->prefix_k[l]);
         sfp__free(k->prefix_v[l]);
         sfp__free(k->grad_k[l]);
@@ -114,14 +114,14 @@ static sfp_status compute(backbone_case *k, sfp__thread_pool *pool, sfp_error *e
 {
     sfp__golden *g = k->g;
     const sfp__vit_config *c = &g->vit->config;
-    sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prefixed = {.mode = SFP_VIT_GRAD_PREFIX};
+    sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD}, prefixed = {.mode = SFP__VIT_GRAD_PREFIX};
     for (int l = 0; l < c->depth; l++)
         prefixed.prefix_rows = k->rows[l] > prefixed.prefix_rows ? k->rows[l] : prefixed.prefix_rows;
     TRY(sfp__vit_plan_create(g->vit, pool, &plain, &k->query_plan, err));
     TRY(sfp__vit_plan_create(g->vit, pool, &prefixed, &k->prefix_plan, err));
     sfp__vit_pass query = {.b = g->b, .x = g->x, .feature = g->query, .embed = k->embed};
     TRY(sfp__vit_run(k->query_plan, &query, err));
-    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH] = {0};
     const sfp__vit_pass pass = {
         .b = g->b, .x = g->x, .prompts = prompts, .feature = k->feature, .head = classifier, .head_ctx = k};
     for (int l = 0; l < c->depth; l++)

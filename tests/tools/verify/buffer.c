@@ -13,7 +13,7 @@
 static bool doubles(const sfp__json_value *from, const char *key, size_t n, double *out)
 {
     const sfp__json_value *list = sfp__json_get(from, key);
-    if (!sfp__json_is(list, SFP_JSON_ARRAY) || sfp__json_size(list) < n)
+    if (!sfp__json_is(list, SFP__JSON_ARRAY) || sfp__json_size(list) < n)
         return false;
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *v = sfp__json_at(list, i);
@@ -27,7 +27,7 @@ static bool doubles(const sfp__json_value *from, const char *key, size_t n, doub
 static bool same_list(const sfp__json_value *from, const char *key, const int *found, int n)
 {
     const sfp__json_value *list = sfp__json_get(from, key);
-    bool same = sfp__json_is(list, SFP_JSON_ARRAY) && sfp__json_size(list) == (size_t)n;
+    bool same = sfp__json_is(list, SFP__JSON_ARRAY) && sfp__json_size(list) == (size_t)n;
     for (int i = 0; same && i < n; i++)
         same = sfp__json_integer(sfp__json_at(list, (size_t)i)) == found[i];
     return same;
@@ -52,7 +52,7 @@ static sfp_status check_update(sfp__verify *r, const char *path, size_t index, c
                               {&score, nb + n, sizeof *score},   {&iwork, 2 * n, sizeof *iwork},
                               {&retained, nb, sizeof *retained}, {&replaced, nb, sizeof *replaced}};
     OWNED void *block = NULL;
-    TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&block, SFP__LIST(list), err));
     if (!doubles(c, "S_batch", nb, sb) || !doubles(c, "S_buffer", have, sm) || !doubles(c, "u_nu", nb, u_nu) ||
         !doubles(c, "u_batch", nb, u_batch) || !doubles(c, "u_buffer", nb, u_buffer))
         return sfp__fail(err, SFP_EFORMAT, "%s: update %zu: a list of numbers is missing or short", path, index);
@@ -62,7 +62,7 @@ static sfp_status check_update(sfp__verify *r, const char *path, size_t index, c
         score[nb + i] = (float)sm[i];
     sfp__buffer_plan plan = {0};
     sfp__buffer_decide((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
-                       strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, iwork, work, retained, replaced, &plan);
+                       strcmp(drop, "eq8") == 0 ? SFP__DROP_EQ8 : SFP__DROP_ALG2, iwork, work, retained, replaced, &plan);
     bool right = plan.stored == sfp__json_integer(sfp__json_get(c, "stored")) &&
                  plan.nu == sfp__json_integer(sfp__json_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
                  same_list(c, "replaced", replaced, plan.nu);
@@ -76,7 +76,7 @@ sfp_status sfp__verify_buffer(sfp__verify *r, const char *path, sfp_error *err)
 {
     OWNED sfp__json_value *list = NULL;
     TRY(sfp__json_read(path, 1 << 28, &list, err));
-    if (!sfp__json_is(list, SFP_JSON_ARRAY) || sfp__json_size(list) == 0)
+    if (!sfp__json_is(list, SFP__JSON_ARRAY) || sfp__json_size(list) == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: expected a list of buffer updates", path);
     for (size_t i = 0; i < sfp__json_size(list); i++)
         TRY(check_update(r, path, i, sfp__json_at(list, i), err));

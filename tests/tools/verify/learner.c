@@ -38,8 +38,8 @@ typedef struct learner_case {
 static sfp_status config_number(const sfp__golden *g, const char *key, double min, double max, double *out, sfp_error *err)
 {
     const sfp__json_value *v = sfp__json_get(g->config, key);
-    bool boolean = sfp__json_is(v, SFP_JSON_TRUE) || sfp__json_is(v, SFP_JSON_FALSE);
-    double x = boolean ? sfp__json_is(v, SFP_JSON_TRUE) : sfp__json_number(v);
+    bool boolean = sfp__json_is(v, SFP__JSON_TRUE) || sfp__json_is(v, SFP__JSON_FALSE);
+    double x = boolean ? sfp__json_is(v, SFP__JSON_TRUE) : sfp__json_number(v);
     if (!v || (!sfp__json_is_number(v) && !boolean) || !(x >= min && x <= max))
         return sfp__fail(err, SFP_EFORMAT, "%s/config.json: '%s' is %s, expected %g to %g", g->dir, key,
                          v ? "out of range" : "missing", min, max);
@@ -124,7 +124,7 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
                               {&c->query, n * D, sizeof(float)},      {&c->known, n * D, sizeof(float)},
                               {&c->masked, n, sizeof *c->masked},     {&c->allowed, (size_t)g->classes, 1},
                               {&c->work, 6 * b, sizeof *c->work}};
-    TRY(sfp__block_cleared(&c->block, SFP_LIST(list), err));
+    TRY(sfp__block_cleared(&c->block, SFP__LIST(list), err));
     for (int i = c->lo; i < c->hi; i++)
         c->allowed[i] = 1;
     return load_state(c, g->state, c->task, err);
@@ -224,7 +224,7 @@ static sfp_status check_prefixes(learner_case *c, sfp_error *err)
                               {&e, 2 * b * half, sizeof(float)},
                               {&part, b * half, sizeof(float)}};
     OWNED void *block = NULL;
-    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__block(&block, SFP__LIST(list), err));
     for (int l = 0; l < v->layers; l++) {
         sfp__fp_compose(v, l, c->b, c->known, (int)pool, alpha, norm, work, e);
         for (int side = 0; side < 2; side++) {

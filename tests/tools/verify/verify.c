@@ -28,8 +28,8 @@
 #define MAX_CLASSES 1000000
 
 static const sfp__opt options[] = {
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
+    SFP__ROW_THREADS,
+    SFP__ROW_JSON,
 };
 
 /* ---------------------------------------------------------------- reading */
@@ -374,7 +374,7 @@ static int run(const sfp__args *args)
     sfp__json_end(&r.out);
     sfp__json_bool(&r.out, "ok", all);
     sfp__json_end_all(&r.out);
-    return all ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+    return all ? SFP__EXIT_OK : SFP__EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -382,18 +382,18 @@ int main(int argc, char **argv)
     static const char usage[] = "streamfp-verify [--threads N] [--json] DIR|FILE...";
     OWNED_BY(sfp__args_done) sfp__args args = {0};
     sfp_error err = {0};
-    int code = SFP_EXIT_USAGE;
+    int code = SFP__EXIT_USAGE;
     if (sfp__args_init(&args, "verify", options, sizeof options / sizeof *options, &err))
         return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc - 1, argv + 1, &err)) {
         (void)sfp__print_error(&err);
     } else if (args.help) {
         (void)puts(usage);
-        code = SFP_EXIT_OK;
+        code = SFP__EXIT_OK;
     } else if (args.operand_count == 0) {
         sfp__info("expected %s", usage);
     } else {
         code = run(&args);
     }
-    return fflush(stdout) == 0 ? code : SFP_EXIT_FAILED;
+    return fflush(stdout) == 0 ? code : SFP__EXIT_FAILED;
 }
