@@ -150,8 +150,10 @@ static const char *member_of(const char *key, const char *group)
 const sfp__result_field *sfp__result_field_find(const char *key)
 {
     for (const sfp__result_field *f = sfp__result_fields; f->key; f++) {
-        const char *name = f->group ? member_of(key, f->group) : key;
-        if (name && strcmp(name, f->key) == 0)
+        const char *name = key;
+        if (f->group && !(name = member_of(key, f->group)))
+            continue;
+        if (strcmp(name, f->key) == 0)
             return f;
     }
     return NULL;
@@ -197,11 +199,11 @@ double sfp__result_number(const sfp_result *r, const char *key)
 
 const char *sfp__result_string(const sfp_result *r, const char *key)
 {
-    const sfp__result_field *f = sfp__result_field_find(key);
     const char *option = member_of(key, "config");
     if (option)
         return sfp__result_value(r, option);
     if (strcmp(key, "version") == 0)
         return r->version;
+    const sfp__result_field *f = sfp__result_field_find(key);
     return f && f->kind == SFP__FIELD_TEXT ? (const char *)r + f->offset : NULL;
 }

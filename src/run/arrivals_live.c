@@ -88,6 +88,8 @@ static bool redelivers(const live *a)
     return a->base.plan->source->ops->set_store != NULL;
 }
 
+static sfp_status take_requests(live *a, sfp_error *err);
+
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
@@ -120,6 +122,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                                                     : o->max_wait,
                                    .arrival_rate = real ? o->rate : 0,
                                    .store = base->store};
+    TRY(take_requests(a, err)); /* before the source begins: it may end at once, and then it does not deliver renamed samples again */
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
 }
 
@@ -494,7 +497,7 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    if (!a->busy)
+    if (!a->busy && a->revised.count == 0 && a->erase_count == 0) /* else those of the start are not delivered yet */
         TRY(take_requests(a, err));
     bool served = a->revised.count > 0 || a->erase_count > 0;
     bool held = a->held.first != NULL;

@@ -355,10 +355,11 @@ static void check_standings(const char *dir, int corrected, int forgotten, int l
 {
     sfp_result *r = NULL;
     MUST(sfp_result_read(dir, &r, &err));
-    assert_true(sfp_result_number(r, "standings.corrected") == corrected);
-    assert_true(sfp_result_number(r, "standings.forgotten") == forgotten);
-    assert_true(sfp_result_number(r, "standings.learned") == learned);
-    assert_true(sfp_result_number(r, "samples.offered") == 4);
+    double found[] = {sfp_result_number(r, "standings.corrected"), sfp_result_number(r, "standings.forgotten"),
+                      sfp_result_number(r, "standings.learned"), sfp_result_number(r, "samples.offered")};
+    if (found[0] != corrected || found[1] != forgotten || found[2] != learned || found[3] != 4)
+        fail_msg("%g corrected, %g forgotten, %g learned, %g offered; expected %d, %d, %d, 4", found[0], found[1], found[2], found[3],
+                 corrected, forgotten, learned);
     sfp_result_free(r);
 }
 

@@ -461,7 +461,7 @@ static sfp_status read_and_commit(sfp__learner *l, const sfp__opened_file *file,
     head = f.head;
     if (f.state) {
         memset(l->classes.seen, 0, (size_t)l->classes.capacity);
-        if (f.classes > 0)
+        if (seen) /* NULL: there are no classes */
             memcpy(l->classes.seen, seen, (size_t)f.classes);
     }
     if (why == PREDICT)
