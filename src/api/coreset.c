@@ -122,7 +122,7 @@ static sfp_status check(const job *j, const char *method, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status run(job *j, const sfp_coreset_options *o, sfp_error *err)
+static sfp_status choose_coreset(job *j, const sfp_coreset_options *o, sfp_error *err)
 {
     sfp__rng rng = sfp__rng_init(o->seed, 2);
     size_t n = (size_t)j->rows;
@@ -158,7 +158,7 @@ sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, co
     while (j.method < METHODS && (!o.method || strcmp(names[j.method], o.method) != 0))
         j.method++;
     TRY(check(&j, o.method, err));
-    TRY(run(&j, &o, err));
+    TRY(choose_coreset(&j, &o, err));
     memcpy(indices, j.index, (size_t)j.count * sizeof *indices);
     if (weights)
         memcpy(weights, j.weight, (size_t)j.count * sizeof *weights);

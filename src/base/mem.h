@@ -75,7 +75,7 @@ void sfp__free(void *p);
 static inline void sfp__free_at(void *address)
 {
     void *p;
-    memcpy(&p, address, sizeof p); /* `address` may be that of a pointer of any type */
+    memcpy(&p, address, sizeof p); /* memcpy, because `address` may point to a pointer of any type */
     sfp__free(p);
 }
 

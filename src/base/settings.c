@@ -716,7 +716,8 @@ static bool is_of_rule(const sfp__no_effect_rule *r, const sfp__opt *o)
     return false;
 }
 
-/* Finds the first option of a rule that the user has given, or the option `only`; NULL: none. */
+/* Returns the name of the first option of the rule that the user has given. With `only`: returns this option if the rule has it, given or
+ * not. NULL: no such option. */
 static const char *find_option(const sfp__args *a, const sfp__no_effect_rule *r, const char *only)
 {
     for (size_t i = 0; i < a->count; i++) {

@@ -192,7 +192,8 @@ static void draw_sets(const full_buffer *f, sfp__rng *rng, int *slots, sets *s)
 
 /* ------------------------------------------------------------------- update */
 
-/* Writes retained and replaced from the values of the candidates. Returns the number of replacements. */
+/* Gives the slots to the candidates with the highest Shapley values: writes b->retained and b->replaced. Returns the number of replaced
+ * slots. */
 static int choose(sfp__buffer *b, const sfp__buffer_batch *batch, const sets *s, const double *sum, float *value, int *order)
 {
     int n = s->competing + s->remaining, in = 0, out = 0;

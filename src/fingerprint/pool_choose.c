@@ -145,15 +145,20 @@ static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
  *   direction, the choice would depend on noise.
  * - Prompts are not weighted by how often earlier tasks chose them (an option of the paper for known task boundaries).
  * - With --attune on (default) prompts are attuned like fingerprints; off is the published method. */
-static sfp_status check_l2p(sfp__fp_options *o, sfp_error *err)
+static sfp_status limit_l2p_to_first_layer(sfp__fp_options *o, sfp_error *err)
 {
     (void)err;
     o->last_layer = o->first_layer;
     return SFP_OK;
 }
 
-const sfp__pool_kind sfp__pool_l2p = {
-    .name = "l2p", .parts = 5, .whole = true, .check = check_l2p, .prepare = prepare, .compose = compose, .backward = backward};
+const sfp__pool_kind sfp__pool_l2p = {.name = "l2p",
+                                      .parts = 5,
+                                      .whole = true,
+                                      .check = limit_l2p_to_first_layer,
+                                      .prepare = prepare,
+                                      .compose = compose,
+                                      .backward = backward};
 
 /* ----------------------------------------------------------------- DualPrompt */
 

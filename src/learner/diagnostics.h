@@ -34,7 +34,7 @@ typedef struct sfp__stream_moments {
 
 /* Adds a mean embedding (D); delta: scratch memory of D numbers. */
 void sfp__stream_add(sfp__stream_moments *s, const float *embed, double *delta);
-/* Returns the standard deviation of <E, fingerprint> over the stream; NAN: there is no sample. */
+/* Returns the standard deviation of the score <E, fingerprint> over the mean embeddings E of the stream; NAN: no sample yet. */
 double sfp__stream_deviation(const sfp__stream_moments *s, const float *fingerprint);
 /* Returns |mean score of the filled slots - mean score of the stream|; NAN: one of them has no sample. */
 double sfp__stream_mmd(const sfp__stream_moments *s, const sfp__buffer *buffer, const float *fingerprint);

@@ -75,7 +75,7 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
     OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     TRY(alloc_predictor(l->vit, threads, &l->opt, !l->head, &p, err));
     int batch = sfp__predictor_batch(p);
-    if (l->head && l->opt.batch < batch) /* a closed-form head predicts at most as many at a time as it learns */
+    if (l->head && l->opt.batch < batch) /* with a closed-form head, a pass has at most the maximum batch size of the learner (--batch) */
         batch = l->opt.batch;
     p->max_batch = max_batch ? max_batch : batch;
     if (p->max_batch < 1 || p->max_batch > 100000)

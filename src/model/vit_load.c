@@ -290,14 +290,15 @@ static sfp_status check_shape(const loading *l, const sfp__tensor *t, sfp__vit_o
 }
 
 /* A weight as stored in the file: as one tensor, or as separate q, k and v. */
-typedef struct stored {
+typedef struct stored_weight {
     const sfp__tensor *part[3];
     int parts;
     sfp__vit_order order;
-} stored;
+} stored_weight;
 
 /* Finds the tensors of a weight by its full timm name, and checks the shape of every part. */
-static sfp_status find_stored(loading *l, const char *full, const int64_t *shape, int ndim, stored *out, sfp_error *err)
+static sfp_status find_stored_weight(loading *l, const char *full, const int64_t *shape, int ndim, stored_weight *out,
+                                     sfp_error *err)
 {
     int block = -1;
     const char *timm = full;
@@ -307,7 +308,7 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
         timm = end + 1;
     }
     char name[SFP__VIT_NAME_MAX];
-    *out = (stored){.parts = 1};
+    *out = (stored_weight){.parts = 1};
     while (out->parts < 3 && sfp__vit_names_of(&l->names, block, timm, out->parts, name, &out->order))
         out->parts++;
     for (int i = 0; i < out->parts; i++) {
@@ -319,7 +320,8 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
 }
 
 /* Returns the numbers of a weight: in place if they need no conversion, else in a block owned by the vit. */
-static sfp_status read_stored(const loading *l, const stored *w, const int64_t *shape, int ndim, float **out, sfp_error *err)
+static sfp_status read_stored_weight(const loading *l, const stored_weight *w, const int64_t *shape, int ndim, float **out,
+                                     sfp_error *err)
 {
     size_t count = sfp__vit_count(shape, ndim), rows = (size_t)shape[0] / (size_t)w->parts, share = count / (size_t)w->parts;
     union {
@@ -350,10 +352,10 @@ static sfp_status load_weight(void *ctx, const sfp__vit_weight *w, sfp_error *er
     memcpy(in_file, w->shape, (size_t)w->ndim * sizeof *in_file);
     if (resized)
         in_file[1] = 1 + (int64_t)l->side * l->side;
-    stored found;
+    stored_weight found;
     float *x = NULL;
-    TRY(find_stored(l, w->name, in_file, w->ndim, &found, err));
-    TRY(read_stored(l, &found, in_file, w->ndim, &x, err));
+    TRY(find_stored_weight(l, w->name, in_file, w->ndim, &found, err));
+    TRY(read_stored_weight(l, &found, in_file, w->ndim, &x, err));
     if (resized) {
         const float *from = x;
         TRY(allocate_owned(l->v, w->count, &x, err));
@@ -374,7 +376,7 @@ static sfp_status copy_class_names(sfp__vit *v, const sfp__model_config *beside,
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------- descriptions */
+/* ------------------------------------------------------------- description of the layout and of unused tensors */
 
 /* Describes the recognised layout and its evidence. */
 static void describe(const loading *l)

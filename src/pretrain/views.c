@@ -147,7 +147,7 @@ struct sfp__view_loader {
     const sfp__teacher *teacher; /* NULL: every epoch has new views */
     uint64_t epoch_steps;
     sfp__view_batch ring[DEPTH];
-    int64_t *order; /* (count) image order of `order_epoch` */
+    int64_t *order; /* (images->count) order of the images in epoch number `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
     uint8_t *rgb; /* (S, S, 3) the current view */

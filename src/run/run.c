@@ -98,7 +98,8 @@ static sfp_status evaluate_if_due(sfp__run *run, sfp_error *err)
 
 /* --------------------------------------------------------------------- saving */
 
-/* Does the stream have its own pace, so that seconds of training say little about when a checkpoint is due? */
+/* Returns whether checkpoints are due by wall time instead of training time: on live streams and with clock real, data arrives while nothing
+ * is trained. */
 static bool uses_wall_time(const sfp__plan *p)
 {
     return p->live || p->clock == SFP__CLOCK_REAL;

@@ -51,7 +51,7 @@ struct sfp__nnls {
 sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int max_columns, double ridge,
                           sfp_error *err);
 
-/* Adds column `known`, whose product with b is `rhs`. Afterwards w is the minimum over all known columns. */
+/* Adds the next column, number s->known; rhs: its product <g, b>. Afterwards w is the solution for all columns below s->known. */
 void sfp__nnls_add(sfp__nnls *s, double rhs);
 
 #endif

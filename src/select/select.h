@@ -57,7 +57,7 @@ typedef enum sfp__state_tensor_type {
 } sfp__state_tensor_type;
 
 typedef struct sfp__state_tensor {
-    char name[48]; /* without the name of the method, for example "w0" */
+    char name[48]; /* without the prefix of the file ("select", "buffer.METHOD", "diagnostics"), for example "w0" */
     sfp__state_tensor_type type;
     int ndim;
     int64_t shape[4];

@@ -61,7 +61,8 @@ typedef struct sfp__source_kind {
     sfp_status (*open)(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 } sfp__source_kind;
 
-/* Operations of a source; those that it does not have are NULL or 0. The functions below call them and check i before. */
+/* The operations of a source. One that it does not have is NULL (flags: false). sfp__source_record, _load and _name check the index i and
+ * call them. */
 typedef struct sfp__source_ops {
     /* Indexed sources; both are thread-safe. */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);

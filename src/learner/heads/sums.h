@@ -53,7 +53,8 @@ bool sfp__sums_grow(sfp__sums *s, int old, int capacity);
 void sfp__sums_add(sfp__sums *s, const float *x, int row, int rows, uint64_t key, int64_t number, sfp__thread_pool *threads);
 /* Takes out a sample that was added with this class and key. */
 void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key);
-/* Adds the sums of `from`, whose class r is class row[r] here; -1: a class without samples that is not here. */
+/* Adds the sums of `from`. Row r of `from` (0 <= r < rows) is row row[r] of `s`; row[r] is -1 if `s` does not have the class, which then
+ * has no samples in `from`. */
 void sfp__sums_merge(sfp__sums *s, const sfp__sums *from, int rows, const int *row);
 /* Takes the sums of `from` out, which have at most as many samples of each class. */
 void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int *row);

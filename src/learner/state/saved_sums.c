@@ -258,7 +258,7 @@ static int compare_names(const void *pa, const void *pb)
 }
 
 /* Lists the classes that have names, sorted by name; returns their number. */
-static int sort_names(int count, char *const *names, named *out)
+static int list_named_classes(int count, char *const *names, named *out)
 {
     int n = 0;
     for (int c = 0; c < count; c++)
@@ -382,11 +382,11 @@ sfp_status sfp__saved_sums_match(const sfp__saved_sums *from, const sfp__known_c
     TRY(sfp__alloc(&by, (size_t)size + 1, sizeof *by, err));
     TRY(sfp__alloc(&m.label, (size_t)m.count, sizeof *m.label, err));
     TRY(sfp__alloc(&m.row_label, (size_t)sfp__head_rows(from->head), sizeof *m.row_label, err));
-    int n = sort_names(from->names.count, from->names.name, theirs);
+    int n = list_named_classes(from->names.count, from->names.name, theirs);
     for (int i = 1; i < n; i++)
         if (strcmp(theirs[i - 1].name, theirs[i].name) == 0)
             return fail_twice(from, theirs[i - 1].label, theirs[i].label, err);
-    n = sort_names(here->count, here->names, sorted);
+    n = list_named_classes(here->count, here->names, sorted);
     TRY(match(from, here, n, sorted, size, by, m.label, m.count, err));
     for (int r = 0; r < sfp__head_rows(from->head); r++)
         m.row_label[r] = m.label[sfp__head_row_label(from->head, r)];

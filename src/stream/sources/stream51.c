@@ -61,8 +61,8 @@ static sfp_status get_numbers(const reader *r, size_t i, const sfp__json_value *
             return row_error(r, i, what, "numbers", x);
         out[k] = sfp__json_number(x);
         if (!(fabs(out[k]) <= SIDE_MAX))
-            return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s has %g, expected at most %d", r->file, i, what, out[k],
-                             SIDE_MAX);
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s contains %g, expected numbers within +-%d", r->file, i, what,
+                             out[k], SIDE_MAX);
     }
     return SFP_OK;
 }

@@ -40,7 +40,7 @@ typedef struct synthetic {
     bool last_stored;
     uint64_t world;     /* seed of the drift */
     uint64_t seed;      /* seed of the images */
-    double span;        /* test: number of images of the training stream that it covers; 0: this is the training stream */
+    double span;        /* test part: number of training images over whose time its images are spread; 0: this is the training stream */
     int64_t next;       /* endless */
     char last_name[48]; /* name of the last image */
 } synthetic;
