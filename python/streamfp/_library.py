@@ -234,6 +234,9 @@ class SettingInfo(NamedTuple):
     values: str
     default: Optional[str]
     help: str
+    group: Optional[str]
+    changes_result: bool
+    changes_cost: bool
 
 
 class Settings(Object):
@@ -276,6 +279,10 @@ class Settings(Object):
         """The value that was set, or that of the preset, or the default; None: it has none, or the key is unknown."""
         return name_or_none(lib.sfp_settings_get(self._p, encoded(key.replace("_", "-"))))
 
+    def has_effect(self, key: str) -> bool:
+        """Whether the value of a setting changes something beside the others. A run refuses one without effect that was set."""
+        return bool(lib.sfp_settings_has_effect(self._p, encoded(key.replace("_", "-"))))
+
     def __iter__(self) -> Iterator[SettingInfo]:
         """The table of all settings."""
         i = 0
@@ -288,6 +295,9 @@ class Settings(Object):
                 string(row.values),
                 name_or_none(row.default_value),
                 string(row.help),
+                name_or_none(row.group),
+                bool(row.changes & 1),
+                bool(row.changes & 2),
             )
             i += 1
 

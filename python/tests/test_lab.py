@@ -1,0 +1,211 @@
+"""The laboratory: a small experiment that is stopped, shared, repeated and damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+if "STREAMFP" not in os.environ:
+    pytest.skip("STREAMFP does not name the program", allow_module_level=True)
+
+from streamfp.lab import statistics as st  # noqa: E402
+from streamfp.lab.catalogue import choose, experiments, paper_figures, sweep  # noqa: E402
+from streamfp.lab.claims import claims  # noqa: E402
+from streamfp.lab.costs import Stream  # noqa: E402
+from streamfp.lab.errors import LabError  # noqa: E402
+
+SMALL = ["--data", "synthetic:120", "--tasks", "3", "--img-size", "16", "--eval-limit", "10", "--threads", "1", "--batch", "10"]
+GRID = ["--grid", "method=ncm,slda", "--grid", "taps=1,2", "--seeds", "2"]
+
+
+def lab(name: str, *arguments: str, cwd: Path, background: bool = False) -> subprocess.Popen[str] | subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", f"import sys; from streamfp.lab import commands; sys.argv[0] = 'streamfp-{name}'; sys.exit(commands.{name}())"]
+    options = {"cwd": cwd, "text": True, "env": {**os.environ, "STREAMFP_REGISTRY": str(cwd / "runs.db")}}
+    if background:
+        return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    return subprocess.run([*command, *arguments], capture_output=True, timeout=600, **options)
+
+
+def numbers(out: Path) -> dict[tuple[str, ...], dict[str, float]]:
+    cells = json.loads((out / "results.json").read_text())["cells"]
+    return {
+        (c["experiment"], c["row"], c["column"], str(c["repetition"])): {k: v for k, v in c["values"].items() if k != "Runtime"}
+        for c in cells
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=out)
+    assert done.returncode == 0, done.stderr
+    assert "sweep" in done.stdout
+    return out / "s"
+
+
+def test_all_outputs_are_written(whole: Path) -> None:
+    for name in ("index.html", "results.json", "tables/sweep.csv", "tables/sweep.md", "tables/sweep.tex", "tables/sweep.svg"):
+        assert (whole / name).stat().st_size > 0
+    assert len(numbers(whole)) == 8
+    assert all(math.isfinite(v["Acc"]) for v in numbers(whole).values())
+
+
+def test_several_jobs_give_the_same_numbers(whole: Path, tmp_path: Path) -> None:
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", "--jobs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path / "s") == numbers(whole)
+
+
+def test_shards_join_to_the_whole(whole: Path, tmp_path: Path) -> None:
+    for i in (1, 2, 3):
+        done = lab("sweep", *GRID, *SMALL, "--out", "s", "--shard", f"{i}/3", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path / "s") == numbers(whole)
+
+
+def test_a_killed_execution_continues_and_runs_no_cell_twice(whole: Path, tmp_path: Path) -> None:
+    for kills in range(1, 4):
+        process = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path, background=True)
+        while process.poll() is None and len(list(tmp_path.glob("s/cells/*/result.json"))) < 2 * kills:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL if kills % 2 else signal.SIGINT)
+        process.communicate()
+    finished = {p: p.stat().st_mtime_ns for p in tmp_path.glob("s/cells/*/result.json")}
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path / "s") == numbers(whole)
+    assert all(p.stat().st_mtime_ns == t for p, t in finished.items())
+
+
+def test_other_data_is_run_again(tmp_path: Path) -> None:
+    for samples in ("60", "90"):
+        assert lab("sweep", "--grid", "method=ncm", *SMALL, "--data", f"synthetic:{samples}", "--out", "s", cwd=tmp_path).returncode == 0
+    assert len(list(tmp_path.glob("s/cells/*/result.json"))) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--grid", "colour=1,2"], "there is no option colour"),
+        (["--grid", "taps=1,1"], "given twice"),
+        (["--grid", "seed=1,2"], "set by the sweep"),
+        (["--grid", "taps"], "expected KEY=VALUE"),
+        ([], "no grid"),
+        (["--grid", "taps=1,2", "--sigmas", "1"], "unknown option --sigmas"),
+        (["--grid", "taps=1,-7"], "taps"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = lab("sweep", *arguments, *SMALL, "--out", "s", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_damaged_cell_is_reported_and_not_replaced(whole: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-r", str(whole), str(tmp_path / "s")], check=True)
+    damaged = sorted(tmp_path.glob("s/cells/*/result.json"))[0]
+    damaged.write_text("{")
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+    assert done.returncode == 2
+    assert str(damaged.relative_to(tmp_path)) in done.stderr
+    assert damaged.read_text() == "{"
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "index.html").write_text("mine")
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+    assert done.returncode == 2
+    assert (tmp_path / "s" / "index.html").read_text() == "mine"
+
+
+def test_an_experiment_has_tables_and_verdicts(tmp_path: Path) -> None:
+    small = [*SMALL, "--orders", "1", "--seeds", "1", "--calibrate", "1", "--pool=4", "--prompt-length=2"]
+    done = lab("experiment", "E6", *small, "--out", "e", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "e" / "results.json").read_text())
+    assert {c["state"] for c in found["cells"]} <= {"done", "starved"}
+    claim = next(c for c in found["claims"] if c["number"] == 11)
+    assert claim["verdict"] == st.OPEN  # one repetition decides nothing
+    again = lab("experiment", "E6", *small, "--out", "e", "--check", str(tmp_path / "e" / "results.json"), cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def test_runs_are_compared(whole: Path, tmp_path: Path) -> None:
+    runs = [str(p.parent) for p in sorted(whole.glob("cells/*/result.json"))]
+    for form, text in (("--latex", r"\toprule"), ("--markdown", "|---|"), ("--csv", "half width"), ("--json", '"mean"')):
+        done = lab("compare", *runs, form, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert text in done.stdout
+    assert lab("compare", *runs, "--plot", "p.png", "--html", "p.html", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
+    assert lab("compare", "nowhere", cwd=tmp_path).returncode == 2
+
+
+# ------------------------------------------------------------------------------------------------------------- data, numbers
+
+
+def test_every_claim_names_rows_and_metrics_that_exist() -> None:
+    assert [c["number"] for c in claims()] == list(range(1, 18))
+    for check in (check for c in claims() for check in c["checks"]):
+        e = experiments()[check["experiment"]]
+        assert check["metric"] in [m.name for m in e.metrics] or check["metric"] == "ms", check
+        rows = [r.name for r in e.rows]
+        assert all(check[k] in rows for k in ("a", "b") if k in check), check
+
+
+def test_figures_of_the_paper_have_rows() -> None:
+    for e in experiments().values():
+        if e.paper:
+            named = set(paper_figures().loc[e.paper].index.get_level_values("row"))
+            assert len(named & {r.name for r in e.rows}) >= 2, e.name
+
+
+def test_experiments_are_chosen_by_name() -> None:
+    assert [e.name for e in choose("E1,E9")] == ["E1-select", "E1-buffer", "E9"]
+    with pytest.raises(LabError, match="unknown experiment"):
+        choose("E99")
+
+
+def test_a_grid_makes_rows_and_columns() -> None:
+    e = sweep(["a=1,2", "b=x,y", "c=3,4"], {"a", "b", "c"})
+    assert [r.name for r in e.rows] == ["a 1, b x", "a 1, b y", "a 2, b x", "a 2, b y"]
+    assert [c.name for c in e.columns] == ["c 3", "c 4"]
+    assert e.numeric_columns
+
+
+def test_the_rate_leaves_the_wanted_batches() -> None:
+    stream = Stream(samples=20000, task_batches=(200, 200, 200, 200, 200))
+    for wanted in (18, 37, 92):
+        kept = stream.kept(stream.skip_for(wanted))
+        assert wanted <= sum(kept) <= wanted + 5
+        assert min(kept) >= 2
+
+
+def test_statistics_agree_with_their_definitions() -> None:
+    x = [1.0, 2.0, 4.0, math.nan]
+    e = st.estimate(x)
+    assert (e.n, round(e.mean, 6)) == (3, 2.333333)
+    assert math.isclose(e.half, 4.302653 * np.std(x[:3], ddof=1) / math.sqrt(3), rel_tol=1e-6)
+    assert st.is_above(st.estimate([0.1] * 19 + [0.2]), 0) == st.HOLDS
+    assert st.is_above(st.estimate([0.1, 0.1, 0.2]), 0) == st.OPEN  # too few
+    assert st.is_equivalent(st.estimate(np.tile([0.001, -0.001], 10)), 0.01) == st.HOLDS
+    assert st.sign_test([2, 2, 2, 2, 2], [1, 1, 1, 1, 1]) == (5, 0, 0.0625)
+    assert st.ratio([2.0, 2.0], [1.0, 1.0])[0] == 2.0
+    assert st.worst([st.HOLDS, st.OPEN]) == st.OPEN
+    assert st.worst([st.OPEN, st.FAILS]) == st.FAILS
