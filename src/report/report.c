@@ -28,11 +28,10 @@ const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP__
     return buf;
 }
 
-/* Options that the page shows elsewhere, or that do not affect the result. */
+/* Options that the page shows elsewhere. */
 static bool is_listed_elsewhere(const char *key)
 {
-    static const char *const keys[] = {"data",    "test",   "backbone", "seed",   "out",
-                                       "threads", "resume", "json",     "config", "classes"};
+    static const char *const keys[] = {"data", "test", "backbone", "seed", "threads"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0)
             return true;
