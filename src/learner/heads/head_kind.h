@@ -17,6 +17,7 @@
 
 #define SFP__HEAD_GRAIN 64 /* number of samples that are scored at a time */
 
+/* A function may be NULL only where its comment says so. */
 typedef struct sfp__head_kind {
     const char *name;
     size_t size;         /* size of the kind's struct, whose first member is sfp__head */
