@@ -47,7 +47,7 @@ double sfp_evaluation_number(const sfp_evaluation *v, const char *key)
                    {"calibration_error_before", v->unscaled_calibration},
                    {"images", (double)v->images},
                    {"correct", (double)v->correct},
-                   {"skipped", (double)v->skipped},
+                   {"skipped", (double)v->skipped.count},
                    {"unlabelled", (double)v->unlabelled},
                    {"unknown", (double)v->unknown_images},
                    {"seconds", v->seconds}};
@@ -82,5 +82,5 @@ const uint64_t *sfp_evaluation_confusion(const sfp_evaluation *v)
 
 const char *sfp_evaluation_first_error(const sfp_evaluation *v)
 {
-    return v->first_error;
+    return v->skipped.first;
 }

@@ -47,8 +47,7 @@ static void load_one(void *ctx, int piece, int worker)
     pthread_mutex_lock(&l->lock);
     if (sfp__is_machine_error(s))
         l->failed = err;
-    if (p->skipped++ == 0)
-        (void)snprintf(p->first_error, sizeof p->first_error, "%.*s", (int)sizeof p->first_error - 1, err.message);
+    sfp__skipped_add(&p->skipped, err.message);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -159,7 +158,7 @@ static sfp_status load(const char *spec, const sfp__image_set_options *opt, sfp_
     TRY(read_all(l, pool, hooks, err));
     remove_broken(p, l->broken);
     if (p->count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read (first: %s)", spec, p->first_error);
+        return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read (first: %s)", spec, p->skipped.first);
     return opt->like ? relabel(p, opt->like, err) : SFP_OK;
 }
 

@@ -60,11 +60,11 @@ static const char *path_of(training *t, const char *name)
 
 static void warn_skipped(const training *t, const char *spec, const sfp__image_set *p)
 {
-    char text[700];
-    if (!p->skipped)
+    char what[SFP_ERROR_MAX + 64], text[sizeof what + 256];
+    if (!p->skipped.count)
         return;
-    (void)snprintf(text, sizeof text, "%.200s: %llu image%s could not be read and %s skipped (first: %.300s)", spec,
-                   (unsigned long long)p->skipped, p->skipped == 1 ? "" : "s", p->skipped == 1 ? "was" : "were", p->first_error);
+    sfp__skipped_text(&p->skipped, "image", what, sizeof what);
+    (void)snprintf(text, sizeof text, "%.200s: %s", spec, what);
     sfp__pretrain_warn(t->hooks, text);
 }
 

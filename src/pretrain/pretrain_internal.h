@@ -24,8 +24,7 @@ typedef struct sfp__image_set {
     int32_t *label; /* (count); -1: none */
     int classes;
     char **class_names; /* (classes) */
-    uint64_t skipped;   /* images that could not be read */
-    char first_error[256];
+    sfp__skipped skipped;
 } sfp__image_set;
 
 typedef struct sfp__image_set_options {

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "learner/learner.h"
+#include "results/result.h"
 #include "run/batch_loader.h"
 #include "run/clock.h"
 #include "run/inbox.h"
@@ -18,8 +19,8 @@
 enum { SFP__GROUP = 32 }; /* images predicted at once; results depend on it in the last bits */
 
 typedef struct sfp__plan sfp__plan;
+typedef struct sfp__position sfp__position;
 typedef struct sfp__classes sfp__classes;
-typedef struct sfp_result sfp_result;
 
 /* A correction: a sample with the label with which the learner has learned it. */
 typedef struct sfp__revision {
@@ -53,13 +54,20 @@ typedef struct sfp__delivery {
 } sfp__delivery;
 
 typedef struct sfp__arrivals_stats {
-    double decode, wait_seconds;      /* seconds of decoding; seconds spent waiting for it */
-    char first_error[SFP_ERROR_MAX];  /* why the first image to train on was skipped; "": none was */
-    char first_unread[SFP_ERROR_MAX]; /* why the first image to predict was skipped */
-    uint64_t unread;                  /* images to predict that could not be read */
-    sfp_status status;                /* live: why the source failed */
-    char last_error[SFP_ERROR_MAX];   /* its message */
+    double decode, wait_seconds;    /* seconds of decoding; seconds spent waiting for it */
+    sfp_status status;              /* live: why the source failed */
+    char last_error[SFP_ERROR_MAX]; /* its message */
 } sfp__arrivals_stats;
+
+/* What has become of the samples that arrived. */
+typedef struct sfp__arrivals_counts {
+    sfp__skipped skipped;
+    uint64_t unread; /* part of skipped: images to predict */
+    sfp__result_labels labels;
+    /* live streams, in the store of samples */
+    uint64_t offered, dropped;
+    sfp__result_standings standings;
+} sfp__arrivals_counts;
 
 typedef struct sfp__arrivals sfp__arrivals;
 
@@ -90,14 +98,13 @@ typedef struct sfp__arrivals_kind {
 struct sfp__arrivals {
     const sfp__arrivals_kind *kind;
     const sfp__plan *plan;
-    sfp_result *r;               /* counts skipped samples; on live streams, all samples and labels */
-    sfp__lag *lag;               /* NULL: the clock has no lag */
-    sfp__clock *clock;           /* NULL: a live stream */
-    sfp__store *store;           /* NULL: an indexed stream */
-    int64_t generation;          /* of the last checkpoint; 0: there is none */
-    const double *query_seconds; /* mean processing time per sample; 0: not measured yet. NULL: none */
-    const int64_t *arrived;      /* samples of the stream up to the last batch */
+    const sfp__position *at; /* of the run */
     const sfp__learner *learner;
+    sfp__arrivals_counts counts;
+    sfp__lag *lag;      /* NULL: the clock has no lag */
+    sfp__clock *clock;  /* NULL: a live stream */
+    sfp__store *store;  /* NULL: an indexed stream */
+    int64_t generation; /* of the last checkpoint; 0: there is none */
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)
@@ -117,14 +124,17 @@ static inline void sfp__arrivals_free(sfp__arrivals *a)
 }
 DEFINE_OWNED_PTR(sfp__arrivals, sfp__arrivals_free)
 
-sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err);
-sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);
+sfp_status sfp__arrivals_indexed(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__arrivals **out,
+                                 sfp_error *err);
+sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__classes *classes,
+                              sfp__arrivals **out, sfp_error *err);
 
 /* classes.c: the label of a class in a live stream; a new class gets the next label. */
 sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err);
 /* Live streams: may samples with this label be learned? Not with classes strict, unless the class is known. */
 bool sfp__classes_allowed(const sfp__classes *c, const char *name);
-/* Reports a label that is not allowed, once per name, with the class that may be meant. file: the name of its sample. */
-void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file);
+/* Reports a label that is not allowed, with the class that may be meant, and writes the message to `text`; "": the label was reported
+ * before. file: the name of its sample. */
+void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file, char text[SFP_ERROR_MAX]);
 
 #endif

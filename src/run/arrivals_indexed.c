@@ -4,7 +4,6 @@
 #include "base/monotonic.h"
 #include "base/rank.h"
 #include "io/json_read.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 
 enum { NAME_BYTES = 4096 };
@@ -20,23 +19,15 @@ typedef struct indexed {
     int max_batches;            /* maximum number of batches delivered at once: allocate adaptive more than 1 */
     char (*name)[NAME_BYTES];   /* (SFP__GROUP) */
     int64_t next;               /* the first unlabelled image that was not predicted yet */
-    uint64_t unread;            /* unlabelled images before `next` that could not be read */
     struct {
         const int64_t *batch;
-        int batches;        /* to train on */
-        int64_t skipped;    /* images of these batches that could not be read */
-        int64_t unlabelled; /* images that were predicted or could not be read */
-        int unread;         /* of these, images that could not be read */
-    } delivered;            /* by next, for commit */
+        int batches;          /* to train on; 0: unlabelled images, or nothing */
+        int64_t unlabelled;   /* images that were predicted or could not be read */
+        sfp__skipped skipped; /* images of these batches, or unlabelled ones */
+    } delivered;              /* by next, for commit */
 } indexed;
 
 /* -------------------------------------------------------------------- creating */
-
-/* The number of unlabelled images among the first `index` images of the source. */
-static int64_t unlabelled_before(const sfp__plan *p, int64_t index)
-{
-    return sfp__lower_bound(p->unlabelled.order, p->unlabelled.count, index);
-}
 
 static int64_t last_image(const sfp__plan *p, int64_t batch)
 {
@@ -78,7 +69,7 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
     if (timed && p->unlabelled.count) {
         TRY(sfp__alloc(&a->arrived, (size_t)p->batches.count, sizeof *a->arrived, err));
         for (int64_t k = 0; k < p->batches.count; k++)
-            a->arrived[k] = p->batches.arrived[k] + unlabelled_before(p, last_image(p, k));
+            a->arrived[k] = p->batches.arrived[k] + sfp__lower_bound(p->unlabelled.order, p->unlabelled.count, last_image(p, k));
     }
     a->base.clock = &a->clock;
     a->base.lag = timed ? &a->clock.lag : NULL;
@@ -110,14 +101,14 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
     int64_t k = a->next;
     d->more = d->changed = true;
     for (; k < u->count && k < a->next + SFP__GROUP && u->order[k] < index; k++) {
-        const sfp__sample *sample;
-        int read, i = d->predict_count;
-        TRY(sfp__batch_loader_take(a->unlabelled, k, &read, &sample, err));
-        a->delivered.unread += !read;
-        if (!read)
+        const sfp__loaded_batch *image;
+        int i = d->predict_count;
+        TRY(sfp__batch_loader_take(a->unlabelled, k, &image, err));
+        sfp__skipped_join(&a->delivered.skipped, &image->skipped);
+        if (!image->count)
             continue;
-        d->predict[i].id = sample->id;
-        d->predict[i].rgb = sample->rgb;
+        d->predict[i].id = image->samples->id;
+        d->predict[i].rgb = image->samples->rgb;
         d->predict[i].name = sfp__source_name(s, u->order[k], a->name[i], sizeof a->name[i]);
         d->predict_count++;
     }
@@ -132,16 +123,14 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     const sfp__batches *b = &p->batches;
     sfp__batch_loader_release(a->loader, batch[0]); /* batches that the clock dropped need not be decoded */
     for (int i = 0; i < n; i++) {
-        int64_t k = batch[i];
-        int m;
-        TRY(sfp__batch_loader_take(a->loader, k, &m, &d->samples, err));
+        const sfp__loaded_batch *one;
+        TRY(sfp__batch_loader_take(a->loader, batch[i], &one, err));
         if (n > 1)
-            memcpy(a->samples + d->count, d->samples, (size_t)m * sizeof *a->samples);
-        a->delivered.skipped += b->first[k + 1] - b->first[k] - m;
-        d->count += m;
+            memcpy(a->samples + d->count, one->samples, (size_t)one->count * sizeof *a->samples);
+        d->samples = n > 1 ? a->samples : one->samples;
+        d->count += one->count;
+        sfp__skipped_join(&a->delivered.skipped, &one->skipped);
     }
-    if (n > 1)
-        d->samples = a->samples;
     d->batch = batch[n - 1];
     d->arrived = b->arrived[d->batch];
     d->changed = true;
@@ -172,7 +161,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
-    bool overload = base->query_seconds && *base->query_seconds * p->opt->rate > 1;
+    bool overload = base->at->query_seconds * p->opt->rate > 1;
     if (count <= SFP__RUN_BACKLOG && !overload)
         n = 1; /* a short backlog: the batches are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
@@ -185,16 +174,16 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
 {
     (void)err;
     indexed *a = (indexed *)base;
+    sfp__arrivals_counts *c = &base->counts;
     int n = a->delivered.batches;
+    sfp__skipped_join(&c->skipped, &a->delivered.skipped);
     if (a->delivered.unlabelled) {
         a->next += a->delivered.unlabelled;
         sfp__batch_loader_release(a->unlabelled, a->next);
-        a->unread += (uint64_t)a->delivered.unread;
-        base->r->samples.skipped += (uint64_t)a->delivered.unread;
-        base->r->labels.unlabelled += (uint64_t)(a->delivered.unlabelled - a->delivered.unread);
+        c->unread += a->delivered.skipped.count;
+        c->labels.unlabelled = (uint64_t)a->next - c->unread;
     } else if (n) {
         sfp__batch_loader_release(a->loader, a->delivered.batch[n - 1] + 1);
-        base->r->samples.skipped += (uint64_t)a->delivered.skipped;
     }
     if (a->clock.delivered_count) /* after the last batch there is no lag */
         sfp__clock_advance(&a->clock, n, seconds);
@@ -216,18 +205,12 @@ static bool predicts(const sfp__arrivals *base, uint64_t *from)
 static sfp__arrivals_stats stats(const sfp__arrivals *base)
 {
     const indexed *a = (const indexed *)base;
-    sfp__arrivals_stats out = {.unread = a->unread};
-    if (a->loader) {
-        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->loader);
-        out.decode = s.decode;
-        out.wait_seconds = s.wait_seconds;
-        memcpy(out.first_error, s.first_error, sizeof out.first_error);
-    }
-    if (a->unlabelled) {
-        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->unlabelled);
+    sfp__arrivals_stats out = {0};
+    sfp__batch_loader *const loaders[] = {a->loader, a->unlabelled};
+    for (int i = 0; i < 2; i++) {
+        sfp__batch_loader_stats s = loaders[i] ? sfp__batch_loader_get_stats(loaders[i]) : (sfp__batch_loader_stats){0};
         out.decode += s.decode;
         out.wait_seconds += s.wait_seconds;
-        memcpy(out.first_unread, s.first_error, sizeof out.first_unread);
     }
     return out;
 }
@@ -237,24 +220,30 @@ static void write_json(const sfp__arrivals *base, sfp__json *j)
     const indexed *a = (const indexed *)base;
     sfp__clock_write(&a->clock, j);
     sfp__json_int(j, "predicted", a->next);
-    sfp__json_uint(j, "unread", a->unread);
+    sfp__json_uint(j, "skipped", base->counts.skipped.count);
+    sfp__json_uint(j, "unread", base->counts.unread);
 }
 
 static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
 {
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
-    int64_t unread;
+    int64_t skipped, unread;
     a->clock.batches = p->batches.count; /* as in start */
     if (!sfp__json_whole(j, "predicted", 0, p->unlabelled.count, &a->next) ||
-        !sfp__json_whole(j, "unread", 0, a->next, &unread) || !sfp__clock_read(&a->clock, sfp__json_get(j, "clock")) ||
+        !sfp__json_whole(j, "skipped", 0, p->source->count, &skipped) ||
+        !sfp__json_whole(j, "unread", 0, a->next < skipped ? a->next : skipped, &unread) ||
+        !sfp__clock_read(&a->clock, sfp__json_get(j, "clock")) ||
         (a->clock.delivered_count && p->batches.task[a->clock.delivered[0]] < task))
         return false;
-    a->unread = (uint64_t)unread;
+    base->counts.skipped.count = (uint64_t)skipped;
+    base->counts.unread = (uint64_t)unread;
+    base->counts.labels.unlabelled = (uint64_t)(a->next - unread);
     return true;
 }
 
-sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err)
+sfp_status sfp__arrivals_indexed(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__arrivals **out,
+                                 sfp_error *err)
 {
     static const sfp__arrivals_kind kind = {.name = "indexed",
                                             .start = start,
@@ -267,7 +256,7 @@ sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrival
                                             .free = free_indexed};
     indexed *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
-    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r};
+    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .at = at, .learner = l};
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(make(a, p, err));
     *out = TAKE(made);

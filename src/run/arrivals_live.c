@@ -6,7 +6,6 @@
  * A sample that is part of the learner with another label than the one it has now is a correction: it is delivered apart from the
  * batch. Requests of other processes become such deliveries, too. */
 #include "base/monotonic.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -63,24 +62,21 @@ static void free_live(sfp__arrivals *base)
     sfp__free(a);
 }
 
-/* The result has the counts of the store at any time. */
+/* The counts are those of the store at any time. */
 static void update_counts(live *a)
 {
-    sfp_result *r = a->base.r;
     sfp__store_counts c = sfp__store_get_counts(a->base.store);
-    r->samples.offered = 0;
+    sfp__arrivals_counts *to = &a->base.counts;
+    to->offered = 0;
     for (int i = 0; i < SFP__STANDINGS; i++)
-        r->samples.offered += c.standing[i];
-    r->samples.dropped = c.standing[SFP__DROPPED];
-    r->samples.skipped = c.standing[SFP__UNREADABLE];
-    r->standings.learned = c.standing[SFP__LEARNED];
-    r->standings.waiting = c.standing[SFP__WAITING];
-    r->standings.forgotten = c.standing[SFP__FORGOTTEN];
-    r->standings.corrected = c.corrected;
-    r->labels.unlabelled = c.predicted;
-    r->labels.late = c.late;
-    r->labels.expired = c.expired;
-    r->labels.waiting = c.unlabelled;
+        to->offered += c.standing[i];
+    to->dropped = c.standing[SFP__DROPPED];
+    to->skipped.count = c.standing[SFP__UNREADABLE];
+    to->standings = (sfp__result_standings){.learned = c.standing[SFP__LEARNED],
+                                            .waiting = c.standing[SFP__WAITING],
+                                            .forgotten = c.standing[SFP__FORGOTTEN],
+                                            .corrected = c.corrected};
+    to->labels = (sfp__result_labels){.unlabelled = c.predicted, .late = c.late, .expired = c.expired, .waiting = c.unlabelled};
 }
 
 static bool redelivers(const live *a)
@@ -97,18 +93,17 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__run_options *o = p->opt;
     bool real = p->clock == SFP__CLOCK_REAL;
     TRY(sfp__store_resume(base->store, base->generation, err));
+    uint64_t before = sfp__store_get_counts(base->store).standing[SFP__DROPPED];
     if (redelivers(a))
         TRY(p->source->ops->set_store(p->source, base->store, err));
     else
         TRY(sfp__store_drop_waiting(base->store, "the source cannot deliver it again", err));
-    uint64_t before = base->r->samples.dropped;
     update_counts(a);
-    if (!redelivers(a) && base->r->samples.dropped > before)
+    if (base->counts.dropped > before)
         sfp__plan_warn(
             p, "%llu samples that were read but not learned before the run resumed are dropped, unless they are sent again",
-            (unsigned long long)(base->r->samples.dropped - before));
+            (unsigned long long)(base->counts.dropped - before));
     a->revises = sfp__learner_check_sums(base->learner, NULL) == SFP_OK && !(o->learner.half_life > 0);
-    base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     bool waits = !isnan(o->max_wait) || real || p->source->ops->pauses;
     const sfp__inbox_options io = {.size = p->size,
                                    .resize = o->learner.resize,
@@ -122,7 +117,8 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                                                     : o->max_wait,
                                    .arrival_rate = real ? o->rate : 0,
                                    .store = base->store};
-    TRY(take_requests(a, err)); /* before the source begins: it may end at once, and then it does not deliver renamed samples again */
+    TRY(take_requests(
+        a, err)); /* before the source begins: it may end at once, and then it does not deliver renamed samples again */
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
 }
 
@@ -254,6 +250,8 @@ static sfp_status count_discarded(live *a, sfp_error *err)
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         bool dropped = i->fate == SFP__DISCARD_DROPPED;
         a->dropped += dropped;
+        if (i->why)
+            sfp__skipped_add(&a->base.counts.skipped, i->why);
         TRY(sfp__store_get(a->base.store, i->id, &row, err));
         if (row.name && strcmp(row.name, i->name) == 0) /* else its file was moved since, and it is delivered again */
             TRY(sfp__store_refuse(a->base.store, i->id, dropped ? SFP__DROPPED : SFP__UNREADABLE,
@@ -273,17 +271,21 @@ static double arrival_rate(const live *a)
 static bool is_overloaded(const live *a)
 {
     bool lasts = a->behind || a->base.plan->opt->rate > 0;
-    return lasts && *a->base.query_seconds * arrival_rate(a) > 1;
+    return lasts && a->base.at->query_seconds * arrival_rate(a) > 1;
 }
 
 /* Classes strict: an image whose label is not a known class is skipped. */
 static void skip_refused(live *a)
 {
+    sfp__skipped *skipped = &a->base.counts.skipped;
+    char why[SFP_ERROR_MAX];
     for (int n = a->in.batch.count; n > 0; n--) {
         sfp__arrival *i = sfp__arrival_list_take(&a->in.batch);
         bool allowed = sfp__classes_allowed(a->classes, i->class_name);
         if (!allowed) {
-            sfp__classes_refuse(a->classes, i->class_name, i->name);
+            sfp__classes_refuse(a->classes, i->class_name, i->name, why);
+            sfp__skipped_add(skipped, why);
+            skipped->refused = true;
             i->fate = SFP__DISCARD_SKIPPED;
         }
         sfp__arrival_list_put(allowed ? &a->in.batch : &a->in.discarded, i);
@@ -312,7 +314,8 @@ static sfp_status take_inbox(live *a, double until, sfp_error *err)
 static sfp_status take_label(live *a, const sfp__arrival *label, sfp_error *err)
 {
     if (!sfp__classes_allowed(a->classes, label->class_name)) { /* the image waits for another label */
-        sfp__classes_refuse(a->classes, label->class_name, label->name);
+        char why[SFP_ERROR_MAX];
+        sfp__classes_refuse(a->classes, label->class_name, label->name, why);
         return SFP_OK;
     }
     sfp__arrival_list kept = {0};
@@ -487,7 +490,7 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     d->samples = a->samples;
     if (d->count == 0)
         return SFP_OK;
-    d->arrived = *a->base.arrived + a->taken.count + a->dropped;
+    d->arrived = a->base.at->arrived + a->taken.count + a->dropped;
     a->dropped = 0;
     if (a->base.lag)
         sfp__lag_join(&a->lag, &a->in.lag);
@@ -590,7 +593,6 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     out.decode = s.decode;
     out.wait_seconds = s.wait_seconds;
     out.status = s.status;
-    memcpy(out.first_error, s.first_error, sizeof out.first_error);
     memcpy(out.last_error, s.last_error, sizeof out.last_error);
     return out;
 }
@@ -621,7 +623,8 @@ static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
     return sfp__alloc(&a->order, count, sizeof *a->order, err);
 }
 
-sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err)
+sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__classes *classes,
+                              sfp__arrivals **out, sfp_error *err)
 {
     static const sfp__arrivals_kind kind = {.name = "live",
                                             .start = start,
@@ -637,7 +640,8 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
                                             .free = free_live};
     live *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
-    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP__CLOCK_REAL ? &a->lag : NULL};
+    a->base =
+        (sfp__arrivals){.kind = &kind, .plan = p, .at = at, .learner = l, .lag = p->clock == SFP__CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     if (p->opt->out && !p->opt->resume) /* of a run that was killed before its first checkpoint */

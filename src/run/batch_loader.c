@@ -107,10 +107,9 @@ void sfp__batches_done(sfp__batches *b)
 /* ---------------------------------------------------------------------- ring */
 
 typedef struct slot {
-    sfp_error failure; /* status OK: none */
-    int count;
-    uint8_t *rgb;        /* (max_batch_samples, S, S, 3) */
-    sfp__sample *sample; /* (max_batch_samples) */
+    sfp_error failure;       /* status OK: none */
+    uint8_t *rgb;            /* (max_batch_samples, S, S, 3) */
+    sfp__loaded_batch batch; /* samples (max_batch_samples) */
 } slot;
 
 struct sfp__batch_loader {
@@ -126,14 +125,6 @@ struct sfp__batch_loader {
     sfp__batch_loader_stats stats;
 };
 
-static void record_skip(sfp__batch_loader *f, const sfp_error *err)
-{
-    pthread_mutex_lock(&f->lock);
-    if (!f->stats.first_error[0])
-        memcpy(f->stats.first_error, err->message, sizeof f->stats.first_error);
-    pthread_mutex_unlock(&f->lock);
-}
-
 static void fill(void *ctx, int64_t k)
 {
     sfp__batch_loader *f = ctx;
@@ -141,11 +132,12 @@ static void fill(void *ctx, int64_t k)
     const sfp__batches *b = f->batches;
     int64_t batch = k % b->count;
     double begin = sfp__monotonic_seconds();
-    s->count = 0;
+    s->batch.count = 0;
+    s->batch.skipped = (sfp__skipped){0};
     s->failure.status = SFP_OK;
     for (int64_t i = b->first[batch]; i < b->first[batch + 1]; i++) {
         int64_t index = b->order[i];
-        uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
+        uint8_t *rgb = s->rgb + (size_t)s->batch.count * f->bytes;
         sfp_record record;
         sfp_error err = {0};
         sfp_status status = sfp__source_record(f->source, index, &record, &err);
@@ -155,12 +147,11 @@ static void fill(void *ctx, int64_t k)
             s->failure = err;
             break;
         }
-        if (status) {
-            record_skip(f, &err);
-            continue;
-        }
-        s->sample[s->count++] =
-            (sfp__sample){.rgb = rgb, .label = record.label < 0 ? -1 : f->tasks->label_of[record.label], .id = (uint64_t)index};
+        int32_t label = record.label < 0 ? -1 : f->tasks->label_of[record.label];
+        if (status)
+            sfp__skipped_add(&s->batch.skipped, err.message);
+        else
+            s->batch.samples[s->batch.count++] = (sfp__sample){.rgb = rgb, .label = label, .id = (uint64_t)index};
     }
     pthread_mutex_lock(&f->lock);
     f->stats.decode += sfp__monotonic_seconds() - begin;
@@ -185,7 +176,7 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
         {&f->ring, depth, sizeof *f->ring}, {&rgb, depth * max, f->bytes}, {&sample, depth * max, sizeof *sample}};
     TRY(sfp__block(&f->block, SFP__LIST(list), err));
     for (size_t i = 0; i < depth; i++)
-        f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max};
+        f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .batch.samples = sample + i * max};
     const sfp__prefetcher_options po = {.item_name = "batch",
                                         .first = start,
                                         .end = opt->count ? opt->count : batches->count,
@@ -207,7 +198,7 @@ void sfp__batch_loader_free(sfp__batch_loader *f)
     sfp__free(f);
 }
 
-sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err)
+sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, const sfp__loaded_batch **out, sfp_error *err)
 {
     double wait_seconds = 0;
     TRY(sfp__prefetcher_take(f->prefetcher, k, &wait_seconds, err));
@@ -217,8 +208,7 @@ sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, c
     const slot *s = &f->ring[k % f->opt.depth];
     if (s->failure.status)
         return sfp__fail(err, s->failure.status, "%s", s->failure.message);
-    *count = s->count;
-    *samples = s->sample;
+    *out = &s->batch;
     return SFP_OK;
 }
 

@@ -51,16 +51,22 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
 void sfp__batch_loader_free(sfp__batch_loader *f);
 DEFINE_OWNED_PTR(sfp__batch_loader, sfp__batch_loader_free)
 
-/* Takes batch k, which must not be released yet (with options.count: batch k modulo the number of batches). Its samples are valid until it is released; ids are indices in the source,
- * labels those of the stream (-1: none). Images that cannot be read are skipped, unless memory or the disk failed (sfp__source_settle). */
-sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err);
+/* A batch, valid until it is released. */
+typedef struct sfp__loaded_batch {
+    int count;
+    sfp__sample *samples; /* ids are indices in the source, labels those of the stream (-1: none) */
+    sfp__skipped skipped; /* the other images of the batch: they cannot be read */
+} sfp__loaded_batch;
+
+/* Takes batch k, which must not be released yet (with options.count: batch k modulo the number of batches). Fails if memory or the disk
+ * failed (sfp__source_settle). */
+sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, const sfp__loaded_batch **out, sfp_error *err);
 /* Releases all batches below k. */
 void sfp__batch_loader_release(sfp__batch_loader *f, int64_t k);
 
-/* Seconds of decoding, seconds of waiting in sfp__batch_loader_take, and why the first image was skipped ("": none was). */
+/* Seconds of decoding, and of waiting in sfp__batch_loader_take. */
 typedef struct sfp__batch_loader_stats {
     double decode, wait_seconds;
-    char first_error[SFP_ERROR_MAX];
 } sfp__batch_loader_stats;
 sfp__batch_loader_stats sfp__batch_loader_get_stats(sfp__batch_loader *f);
 

@@ -5,7 +5,6 @@
  * first processes batches until this steady state is reached, and then those that are measured. It processes the batches of the
  * first task, whose classes the copy has; after the last one it begins with the first one again. */
 #include "base/monotonic.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -34,25 +33,15 @@ bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches)
 
 /* -------------------------------------------------------------------- the measurement */
 
-/* Makes the loader of the batches of the first task, which begins again after the last one. */
-static sfp_status open_loader(const sfp__plan *p, const sfp__batches *first, int64_t count, sfp__batch_loader **out,
-                              sfp_error *err)
-{
-    const sfp__batch_loader_options o = {
-        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH, .count = count};
-    return sfp__batch_loader_create(p->source, &p->tasks, first, &o, 0, out, err);
-}
-
 /* Processes batch k; *seconds: its processing time, NAN if no image of it can be read. */
 static sfp_status process(sfp__learner *copy, sfp__batch_loader *loader, int64_t k, double *seconds, sfp_error *err)
 {
-    int n;
-    const sfp__sample *samples;
+    const sfp__loaded_batch *batch;
     sfp__timestamp_details t;
     *seconds = NAN;
-    TRY(sfp__batch_loader_take(loader, k, &n, &samples, err));
-    if (n > 0) {
-        TRY(sfp__learner_offer(copy, n, samples, &t, err));
+    TRY(sfp__batch_loader_take(loader, k, &batch, err));
+    if (batch->count > 0) {
+        TRY(sfp__learner_offer(copy, batch->count, batch->samples, &t, err));
         *seconds = t.seconds.total;
     }
     sfp__batch_loader_release(loader, k + 1);
@@ -89,8 +78,10 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
         TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
     for (first.count = 1; first.count < p->batches.count && first.task[first.count] == first.task[0];)
         first.count++;
-    TRY(open_loader(p, &first, max_filling(buffer) + WARM_UP + p->opt->calibrate, &loader, err));
-    int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
+    const int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
+    const sfp__batch_loader_options lo = {
+        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH, .count = total};
+    TRY(sfp__batch_loader_create(p->source, &p->tasks, &first, &lo, 0, &loader, err));
     for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
         TRY(process(copy, loader, k, &seconds, err));
         report(p, k + 1, total, start);
@@ -115,9 +106,9 @@ sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err
 {
     sfp__calibration c = {0};
     *seconds = 0;
-    for (int64_t i = 0; i < p->cost_count; i++)
-        *seconds += p->costs[i] / (double)p->cost_count;
-    if (p->cost_count)
+    for (int64_t i = 0; i < p->costs.count; i++)
+        *seconds += p->costs.seconds[i] / (double)p->costs.count;
+    if (p->costs.count)
         return SFP_OK;
     sfp__plan_info(p,
                    "measuring the processing time of %d batches (--calibrate %d), with a full buffer, on a copy of the learner",
@@ -127,7 +118,7 @@ sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err)
+sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
 {
     sfp__batches *b = &p->batches;
     int64_t all = b->count;
@@ -137,8 +128,7 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_e
     if (sfp__plan_stopped(p)) /* the measurement is incomplete */
         return SFP_OK;
     *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
-    r->cs = *cs;
-    r->starved_tasks = sfp__batches_keep(b, *cs);
+    p->starved_tasks = sfp__batches_keep(b, *cs);
     sfp__plan_info(p, "clock paper: %.4f s per batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
                    (long long)all);
     return SFP_OK;

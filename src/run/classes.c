@@ -32,10 +32,11 @@ static sfp_status read_known(sfp__classes *c, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp_result *r, sfp_error *err)
+sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp__journal *journal, sfp_error *err)
 {
     int count = p->tasks.classes;
-    *c = (sfp__classes){.plan = p, .count = count, .capacity = count ? count : 1, .unseen = -1, .learner = learner, .r = r};
+    *c = (sfp__classes){
+        .plan = p, .count = count, .capacity = count ? count : 1, .unseen = -1, .learner = learner, .journal = journal};
     TRY(sfp__alloc(&c->trained, (size_t)c->capacity, 1, err));
     return p->live ? read_known(c, err) : SFP_OK;
 }
@@ -65,8 +66,9 @@ sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, c
 {
     const char *wanted = p->tasks.free ? "the data and --order of its run, or a live stream, whose classes are matched by name"
                                        : "the data and --order of its run";
-    for (int k = 0; k < c->r->classes; k++) {
-        const char *then = sfp__learner_class_name(c->learner, k), *now = c->r->class_names[k];
+    const sfp_result *r = c->journal->r;
+    for (int k = 0; k < r->classes; k++) {
+        const char *then = sfp__learner_class_name(c->learner, k), *now = r->class_names[k];
         TRY(then ? check_name(path, k, then, now, wanted, err) : sfp__learner_name_class(c->learner, k, now, err));
     }
     return SFP_OK;
@@ -74,15 +76,17 @@ sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, c
 
 sfp_status sfp__classes_check_result(const sfp__classes *c, const char *path, const sfp_result *then, sfp_error *err)
 {
-    for (int k = 0; k < c->r->classes && k < then->classes; k++)
+    const sfp_result *r = c->journal->r;
+    for (int k = 0; k < r->classes && k < then->classes; k++)
         if (then->class_names[k])
-            TRY(check_name(path, k, then->class_names[k], c->r->class_names[k], "the data of that run", err));
+            TRY(check_name(path, k, then->class_names[k], r->class_names[k], "the data of that run", err));
     return SFP_OK;
 }
 
 /* ---------------------------------------------------- the classes of a live stream */
 
-bool sfp__classes_reserve(sfp__classes *c, int count)
+/* Reserves memory in `trained`. */
+static bool reserve(sfp__classes *c, int count)
 {
     size_t capacity = (size_t)c->capacity, before = capacity;
     if (count <= c->capacity)
@@ -91,6 +95,30 @@ bool sfp__classes_reserve(sfp__classes *c, int count)
         return false;
     memset(c->trained + before, 0, capacity - before);
     c->capacity = (int)capacity;
+    return true;
+}
+
+void sfp__classes_trained(sfp__classes *c, int32_t label)
+{
+    c->trained[label] = 1;
+}
+
+void sfp__classes_write(const sfp__classes *c, sfp__json *j)
+{
+    sfp__json_array(j, "trained");
+    for (int k = 0; k < c->count; k++)
+        sfp__json_int(j, NULL, c->trained[k]);
+    sfp__json_end(j);
+}
+
+bool sfp__classes_read(sfp__classes *c, const sfp__json_value *trained)
+{
+    size_t n = sfp__json_size(trained);
+    if (!sfp__json_is(trained, SFP__JSON_ARRAY) || n > SFP__RESULT_CLASSES_MAX || (!c->plan->live && n != (size_t)c->count) ||
+        !reserve(c, (int)n))
+        return false;
+    for (size_t k = 0; k < n; k++)
+        c->trained[k] = sfp__json_integer(sfp__json_at(trained, k)) != 0;
     return true;
 }
 
@@ -120,22 +148,21 @@ bool sfp__classes_allowed(const sfp__classes *c, const char *name)
     return !c->plan->opt->strict_classes || sfp__names_find(&c->known, name, strlen(name)) >= 0;
 }
 
-void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file)
+void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file, char text[SFP_ERROR_MAX])
 {
     enum { REPORTED_MAX = 100 }; /* further names are only counted */
-    char text[SFP_ERROR_MAX], at[SFP__NAME_MAX], label[SFP__NAME_MAX], class[SFP__NAME_MAX];
+    char at[SFP__NAME_MAX], label[SFP__NAME_MAX], class[SFP__NAME_MAX];
     int before = c->refused.count;
     int32_t number;
+    *text = '\0';
     if (before == REPORTED_MAX || sfp__names_add(&c->refused, name, strlen(name), &number, NULL) || number < before)
         return;
     const char *best = find_similar(c, name);
     best = best ? best : sfp__nearest(name, (const char *const *)c->known.name, (size_t)c->known.count);
-    (void)snprintf(text, sizeof text, "%s: label is '%s', expected a known class with --classes strict%s%s%s",
+    (void)snprintf(text, SFP_ERROR_MAX, "%s: label is '%s', expected a known class with --classes strict%s%s%s",
                    sfp__printable(file, at, sizeof at), sfp__printable(name, label, sizeof label), best ? "; did you mean '" : "",
                    best ? sfp__printable(best, class, sizeof class) : "", best ? "'?" : "");
     sfp__plan_warn(c->plan, "%s", text);
-    if (before == 0)
-        memcpy(c->refusal, text, sizeof text);
 }
 
 sfp_status sfp__classes_check_strict(const sfp__classes *c, sfp_error *err)
@@ -156,9 +183,9 @@ sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, 
     if (*out < before)
         return SFP_OK;
     TRY(add_known(c, name, true, err));
-    TRY(sfp__check_memory(sfp__classes_reserve(c, c->count + 1), err));
-    if (c->count >= c->r->classes) /* else a checkpoint has added it */
-        TRY(sfp__result_add_class(c->r, name, err));
+    TRY(sfp__check_memory(reserve(c, c->count + 1), err));
+    if (c->count >= c->journal->r->classes) /* else a checkpoint has added it */
+        TRY(sfp__journal_add_class(c->journal, name, err));
     TRY(sfp__learner_name_class(c->learner, c->count, name, err));
     c->count++;
     return SFP_OK;
@@ -170,7 +197,8 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
     for (int k = c->count; k < count; k++) {
         char number[32];
         int32_t got;
-        const char *name = k < c->r->classes ? c->r->class_names[k] : sfp__learner_class_name(c->learner, k);
+        const sfp_result *r = c->journal->r;
+        const char *name = k < r->classes ? r->class_names[k] : sfp__learner_class_name(c->learner, k);
         (void)snprintf(number, sizeof number, "class %d", k);
         TRY(add_known(c, name ? name : number, false, err));
         TRY(sfp__classes_number(c, name ? name : number, &got, err));
@@ -180,7 +208,7 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
     return SFP_OK;
 }
 
-sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err)
+void sfp__classes_match(sfp__classes *c, const sfp__plan *p)
 {
     int unseen = 0, classes = p->test->classes;
     for (int k = 0; k < classes; k++) {
@@ -192,5 +220,4 @@ sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *er
         sfp__plan_info(p, "%d of the %d classes of the test set have not appeared yet: their images count as wrong", unseen,
                        classes);
     c->unseen = unseen;
-    return sfp__result_confusion(c->r, err);
 }

@@ -21,9 +21,10 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)e->total;
     e->all = n * e->bytes <= memory;
-    const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered}, {&e->accuracy, rows, sizeof *e->accuracy},
-                              {&e->state, n, sizeof *e->state},          {&e->has_query, n, sizeof *e->has_query},
-                              {&e->rgb, e->all ? n : CHUNK, e->bytes},   {&e->query, n, (size_t)dim * sizeof *e->query}};
+    const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered},     {&e->correct, rows, sizeof *e->correct},
+                              {&e->accuracy, rows, sizeof *e->accuracy},     {&e->state, n, sizeof *e->state},
+                              {&e->has_query, n, sizeof *e->has_query},      {&e->rgb, e->all ? n : CHUNK, e->bytes},
+                              {&e->query, n, (size_t)dim * sizeof *e->query}};
     TRY(sfp__block(&e->block, SFP__LIST(list), err));
     memset(e->state, 0, n);
     memset(e->has_query, 0, n * sizeof *e->has_query);
@@ -41,27 +42,9 @@ void sfp__evaluator_free(sfp__evaluator *e)
     sfp__free(e);
 }
 
-sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t allowed, uint64_t count, const char *first,
-                                 sfp_error *err)
-{
-    return sfp__fail(err, SFP_EFORMAT,
-                     "%s: %llu of %llu images could not be read, but --max-skipped allows only %llu (first: %s)", name,
-                     (unsigned long long)skipped, (unsigned long long)count, (unsigned long long)allowed, first);
-}
-
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto)
 {
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
-}
-
-static sfp_status skip(sfp__evaluator *e, int64_t k, const sfp_error *why, sfp_error *err)
-{
-    e->state[k] = 2;
-    if (e->skipped++ == 0)
-        memcpy(e->first_error, why->message, sizeof e->first_error);
-    return e->skipped <= e->max_skipped
-               ? SFP_OK
-               : sfp__skipped_too_many(e->test->path, e->skipped, e->max_skipped, (uint64_t)e->total, e->first_error, err);
 }
 
 /* Reads image `k` of the whole test set, which is image i of the source. *out NULL: it cannot be read. */
@@ -76,18 +59,16 @@ static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place,
         sfp_status status = sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, &why);
         if (sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
-        if (status)
-            return skip(e, k, &why, err);
+        if (status) {
+            e->state[k] = 2;
+            sfp__skipped_add(&e->skipped, why.message);
+            return sfp__skipped_check(&e->skipped, e->test->path, e->max_skipped, (uint64_t)e->total, err);
+        }
     }
     e->state[k] = 1;
     *out = rgb;
     return SFP_OK;
 }
-
-/* Counts of one task. */
-typedef struct tally {
-    uint64_t answered, correct;
-} tally;
 
 /* Consecutive images, whose queries are consecutive, too. */
 typedef struct stretch {
@@ -97,10 +78,9 @@ typedef struct stretch {
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
-                          sfp_error *err)
+static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, int task, sfp_error *err)
 {
-    int n = part->count;
+    int n = part->count, classes = e->classes;
     const sfp__known_queries known = {e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first};
     sfp__predictions found;
     if (n == 0)
@@ -110,13 +90,13 @@ static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, ta
         int32_t truth = part->truth[k];
         int32_t label = found.label[k];
         bool correct = truth >= 0 && label == truth; /* truth < 0: a class that is not in the stream counts as wrong */
-        sum->correct += correct;
+        e->correct[task] += correct;
         sfp__reliability_add(&e->calibration[0], (double)found.probability[k], correct);
         sfp__reliability_add(&e->calibration[1], (double)found.unscaled[k], correct);
-        if (confusion && label >= 0 && label < classes && truth >= 0 && truth < classes)
-            confusion[(size_t)truth * (size_t)classes + (size_t)label]++;
+        if (label >= 0 && label < classes && truth >= 0 && truth < classes)
+            e->confusion[(size_t)truth * (size_t)classes + (size_t)label]++;
     }
-    sum->answered += (uint64_t)n;
+    e->answered[task] += (uint64_t)n;
     e->done += (uint64_t)n;
     part->count = 0;
     if (e->on_progress)
@@ -124,12 +104,12 @@ static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, ta
     return SFP_OK;
 }
 
-static sfp_status run_task(sfp__evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
+static sfp_status run_task(sfp__evaluator *e, sfp_predictor *p, int t, sfp_error *err)
 {
     const sfp__task *task = &e->tasks->task[t];
     int chunk = sfp__predictor_batch(p);
-    tally sum = {0};
     stretch part = {0};
+    e->answered[t] = e->correct[t] = 0;
     for (int64_t i = 0; i < task->count; i++) {
         sfp_record record;
         if (e->stop && atomic_load(e->stop))
@@ -146,35 +126,25 @@ static sfp_status run_task(sfp__evaluator *e, sfp_predictor *p, int t, int class
             part.rgb[part.count++] = rgb;
         }
         if ((!known && !rgb) || part.count == chunk) /* an unreadable image ends the stretch, so that queries stay aligned */
-            TRY(predict(e, p, &part, &sum, classes, confusion, err));
+            TRY(predict(e, p, &part, t, err));
     }
-    TRY(predict(e, p, &part, &sum, classes, confusion, err));
-    e->answered[t] = sum.answered;
-    e->accuracy[t] = sum.answered ? (double)sum.correct / (double)sum.answered : NAN;
+    TRY(predict(e, p, &part, t, err));
+    e->accuracy[t] = e->answered[t] ? (double)e->correct[t] / (double)e->answered[t] : NAN;
     return SFP_OK;
 }
 
-/* Clears e->confusion. */
-static sfp_status clear_confusion(sfp__evaluator *e, size_t n, sfp_error *err)
-{
-    TRY(sfp__check_memory(sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity), err));
-    memset(e->confusion, 0, n * sizeof *e->confusion);
-    return SFP_OK;
-}
-
-sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
-                              sfp_error *err)
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, int classes, sfp_error *err)
 {
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;
-    size_t cells = confusion ? (size_t)classes * (size_t)classes : 0;
+    e->classes = classes <= SFP__CONFUSION_MAX ? classes : 0;
+    size_t cells = (size_t)e->classes * (size_t)e->classes;
     e->done = 0;
     memset(e->calibration, 0, sizeof e->calibration);
-    if (cells)
-        TRY(clear_confusion(e, cells, err));
+    if (cells) {
+        TRY(sfp__check_memory(sfp__grow(&e->confusion, sizeof *e->confusion, 0, cells, &e->confusion_capacity), err));
+        memset(e->confusion, 0, cells * sizeof *e->confusion);
+    }
     for (int t = 0; t < tasks; t++)
-        TRY(run_task(e, p, t, classes, cells ? e->confusion : NULL, err));
-    memcpy(accuracy, e->accuracy, (size_t)tasks * sizeof *accuracy);
-    if (cells)
-        memcpy(confusion, e->confusion, cells * sizeof *confusion);
+        TRY(run_task(e, p, t, err));
     return SFP_OK;
 }

@@ -27,25 +27,25 @@ typedef struct sfp__evaluator {
     /* set by the caller */
     sfp__evaluator_fn on_progress; /* NULL: no callback */
     void *progress_ctx;
-    uint64_t max_skipped;   /* images that may be unreadable; if there are more, the evaluation fails */
+    uint64_t max_skipped;   /* if more images are unreadable, the evaluation fails */
     const atomic_int *stop; /* not 0: the evaluation is cancelled; NULL: never */
     /* the images */
-    size_t bytes;                    /* per image */
-    void *block;                     /* memory of the arrays below, except at and confusion */
-    int64_t total, *at;              /* (tasks + 1) first image of each task */
-    uint8_t *rgb;                    /* (total) images; if they do not fit, the images of one prediction */
-    bool all;                        /* all images fit */
-    uint8_t *state;                  /* (total) 0: not read yet, 1: read, 2: cannot be read */
-    float *query;                    /* (total, D) */
-    bool *has_query;                 /* (total) */
-    uint64_t skipped;                /* images that could not be read */
-    char first_error[SFP_ERROR_MAX]; /* why the first of them was skipped; "": none was */
+    size_t bytes;         /* per image */
+    void *block;          /* memory of the arrays below, except at and confusion */
+    int64_t total, *at;   /* (tasks + 1) first image of each task */
+    uint8_t *rgb;         /* (total) images; if they do not fit, the images of one prediction */
+    bool all;             /* all images fit */
+    uint8_t *state;       /* (total) 0: not read yet, 1: read, 2: cannot be read */
+    float *query;         /* (total, D) */
+    bool *has_query;      /* (total) */
+    sfp__skipped skipped; /* in all evaluations */
     /* of the last evaluation */
     uint64_t done;
-    uint64_t *answered;              /* (tasks) images that were evaluated */
-    double *accuracy;                /* (tasks) copied to the caller at the end */
+    uint64_t *answered, *correct;    /* (tasks) images that were evaluated, and those of them with the right answer */
+    double *accuracy;                /* (tasks) NAN: no image was evaluated */
     sfp__reliability calibration[2]; /* of all predictions; [1]: without the fitted scale of the head */
-    uint64_t *confusion;             /* (confusion_capacity) likewise */
+    int classes;                     /* side of the confusion matrix; 0: more than SFP__CONFUSION_MAX classes */
+    uint64_t *confusion;             /* (classes, classes), row: true class */
     size_t confusion_capacity;
 } sfp__evaluator;
 
@@ -55,14 +55,9 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
 void sfp__evaluator_free(sfp__evaluator *e);
 DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 
-/* Writes the accuracy on tasks [0, upto] to accuracy (tasks) and, if it is not NULL, the confusion matrix (classes, classes).
- * Both are unchanged on failure and if the evaluation is cancelled (SFP__STOPPED). Images that cannot be read are skipped and
- * counted, unless memory or the disk failed (SFP_ENOMEM, SFP_EIO). */
-sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
-                              sfp_error *err);
-/* Fails because more images are unreadable than allowed. */
-sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t allowed, uint64_t count, const char *first,
-                                 sfp_error *err);
+/* Evaluates tasks [0, upto]; the labels are below `classes`. SFP__STOPPED: the evaluation was cancelled. Images that cannot be read are
+ * skipped and counted, unless memory or the disk failed (SFP_ENOMEM, SFP_EIO). */
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp_predictor *p, int upto, int classes, sfp_error *err);
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto); /* of tasks [0, upto], including unreadable ones */
 
 #endif

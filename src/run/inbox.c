@@ -39,6 +39,7 @@ void sfp__arrival_free(sfp__arrival *a)
     if (!a)
         return;
     sfp__free(a->name);
+    sfp__free(a->why);
     sfp__free(a->rgb);
     sfp__free(a);
 }
@@ -169,13 +170,6 @@ static void put_unlabelled(sfp__inbox *b, sfp__arrival *a)
 }
 
 /* ---------------------------------------------------------------- the reader */
-
-static void record_error(sfp__inbox *b, const sfp_error *err)
-{
-    if (!b->stats.first_error[0])
-        memcpy(b->stats.first_error, err->message, sizeof b->stats.first_error);
-    memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
-}
 
 /* Finds the sample of the image in the store, or adds it. The source does this if it can deliver an image again. Otherwise an image that
  * is sent again under its name is the one that waits for a label, or was dropped, as after a kill. */
@@ -311,13 +305,15 @@ static void *work(void *arg)
             status = SFP_OK; /* err has the reason */
         if (!status)
             status = make_arrival(b, &record, &p, arrived, &a, &err);
+        if (!status && a->fate == SFP__DISCARD_SKIPPED)
+            a->why = sfp__strdup(err.message);
         sfp__raw_image_done(&p);
         double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
         b->stats.decode += decoded - arrived;
-        if (status || a->fate != SFP__DISCARD_NONE)
-            record_error(b, &err);
-        if (!status)
+        if (status)
+            memcpy(b->stats.last_error, err.message, sizeof b->stats.last_error);
+        else
             put(b, a);
         pthread_mutex_unlock(&b->lock);
         errors = status ? errors + 1 : 0;

@@ -32,6 +32,7 @@ typedef struct sfp__arrival {
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or discarded */
     bool urgent;            /* never dropped */
     sfp__discard_reason fate;
+    char *why; /* it was skipped; NULL: another reason, or no memory for the text */
 } sfp__arrival;
 
 void sfp__arrival_free(sfp__arrival *a);
@@ -92,7 +93,7 @@ typedef struct sfp__inbox_stats {
     double decode, wait_seconds; /* seconds of decoding; seconds that sfp__inbox_take waited */
     double rate;                 /* recent arrival rate of labelled images per second; NAN: unknown */
     sfp_status status;           /* why the source failed */
-    char first_error[SFP_ERROR_MAX], last_error[SFP_ERROR_MAX];
+    char last_error[SFP_ERROR_MAX];
 } sfp__inbox_stats;
 sfp__inbox_stats sfp__inbox_get_stats(sfp__inbox *b);
 

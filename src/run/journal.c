@@ -3,10 +3,12 @@
  * some of the last timestamp, inside and outside the coreset, and those of the buffer. */
 #include "base/mem.h"
 #include "base/monotonic.h"
+#include "compute/gemm.h"
+#include "compute/kernels.h"
 #include "io/json_write.h"
 #include "learner/diagnostics.h"
 #include "report/report.h"
-#include "results/result.h"
+#include "run/options.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -19,15 +21,57 @@ enum { CURVE_MAX = 4000 };           /* maximum number of points in a curve of a
 enum { LOGS = 8 };                   /* datasets: rotated files of a log */
 #define LOG_BYTES ((size_t)64 << 20) /* datasets: size at which a log is rotated */
 
-/* --------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------- beginning */
 
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err)
 {
     size_t max_samples = (size_t)p->opt->learner.batch;
+    sfp_result *r = j->r;
     TRY(sfp__alloc(&j->ids, max_samples, sizeof *j->ids, err));
     TRY(sfp__alloc(&j->shown.taken, max_samples, sizeof *j->shown.taken, err));
-    return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
+    TRY(sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err));
+    TRY(sfp__result_init(r, p->tasks.count, p->tasks.classes, err));
+    for (int t = 0; t < p->tasks.count; t++)
+        TRY(sfp__check_memory((r->task_names[t] = sfp__strdup(p->tasks.task[t].name)), err));
+    for (int c = 0; c < p->tasks.classes; c++)
+        TRY(sfp__check_memory((r->class_names[c] = sfp__strdup(p->source->class_names[p->tasks.source_label[c]])), err));
+    r->seed = p->opt->learner.seed;
+    r->lambda = p->opt->rate > 0 ? p->opt->rate : NAN;
+    r->machine.threads = sfp__thread_pool_size(p->opt->pool);
+    (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());
+    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels_get()->isa);
+    (void)snprintf(r->machine.gemm, sizeof r->machine.gemm, "%s", sfp__gemm_backend());
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc))
+        (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    TRY(sfp__settings_record(p->opt->given, r, err));
+    TRY(sfp__run_record_preset(p->opt->given, r, err));
+    if (!p->opt->clock_of_preset)
+        return SFP_OK;
+    TRY(sfp__result_config(r, "clock", sfp__clock_name(p->clock), err));
+    return sfp__result_preset(r, "clock", sfp__clock_name(p->clock), err);
 }
+
+void sfp__journal_restore(sfp__journal *j, const sfp__plan *p, sfp_result *then, bool ended)
+{
+    sfp_result *r = j->r;
+    sfp__result_done(r);
+    *r = TAKE(*then);
+    j->earlier.decode = r->seconds.decode;
+    j->earlier.wait_seconds = r->seconds.wait_seconds;
+    j->earlier.total = r->seconds.total;
+    if (ended)
+        return;
+    (void)snprintf(r->version, sizeof r->version, "%s", sfp_version());
+    r->finished = false;
+    if (p->live) { /* an evaluation of an earlier process does not describe the present state */
+        r->tasks_done = 0;
+        r->average_accuracy = r->forgetting = r->backward_transfer = NAN;
+    }
+}
+
+/* --------------------------------------------------------------------- files */
 
 static sfp_status complete_predictions(sfp__journal *j, sfp__store *store, sfp_error *err);
 
@@ -345,7 +389,7 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     for (int i = 0; i < d->count; i++)
         j->ids[i] = d->samples[i].id;
     for (int i = 0; i < (learner ? t->coreset_count : d->count); i++)
-        run->classes.trained[d->samples[learner ? t->coreset[i] : i].label] = 1;
+        sfp__classes_trained(&run->classes, d->samples[learner ? t->coreset[i] : i].label);
     j->r->samples.closed_form += learner ? 0 : (uint64_t)d->count;
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
@@ -366,7 +410,49 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     return SFP_OK;
 }
 
+/* -------------------------------------------------------------- an evaluation */
+
+sfp_status sfp__journal_add_class(sfp__journal *j, const char *name, sfp_error *err)
+{
+    return sfp__result_add_class(j->r, name, err);
+}
+
+sfp_status sfp__journal_evaluated(sfp__run *run, double seconds, sfp_error *err)
+{
+    sfp_result *r = run->journal.r;
+    const sfp__evaluator *e = run->evaluator;
+    int row = run->at.task;
+    double *accuracy = r->accuracy + (size_t)row * (size_t)r->tasks;
+    TRY(sfp__result_confusion(r, err));
+    if (r->confusion)
+        memcpy(r->confusion, e->confusion, (size_t)e->classes * (size_t)e->classes * sizeof *r->confusion);
+    memcpy(accuracy, e->accuracy, (size_t)(row + 1) * sizeof *accuracy);
+    r->calibration.bins = e->calibration[0];
+    r->calibration.error = sfp__reliability_error(&e->calibration[0]);
+    r->calibration.before = sfp__reliability_error(&e->calibration[1]);
+    r->seconds.evaluate += seconds;
+    return sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err);
+}
+
+void sfp__journal_end_task(sfp__run *run)
+{
+    run->journal.r->tasks_done = run->at.task + 1;
+    sfp__result_summarise(run->journal.r);
+}
+
 /* ----------------------------------------------------------------- the result */
+
+void sfp__journal_count(sfp__journal *j, const sfp__arrivals *a)
+{
+    const sfp__arrivals_counts *c = &a->counts;
+    j->r->samples.skipped = c->skipped.count;
+    j->r->labels = c->labels;
+    if (a->store) {
+        j->r->samples.offered = c->offered;
+        j->r->samples.dropped = c->dropped;
+        j->r->standings = c->standings;
+    }
+}
 
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
 {
@@ -376,29 +462,32 @@ void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
     j->r->seconds.total = j->earlier.total + sfp__monotonic_seconds() - j->began;
 }
 
-void sfp__journal_finish(sfp__run *run)
+void sfp__journal_finish(sfp__run *run, bool finished)
 {
     sfp_result *r = run->journal.r;
     const sfp__plan *p = &run->plan;
     const sfp__lag *lag = run->arrivals->lag;
     sfp__learner_counts counts = sfp__learner_get_counts(run->learner);
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     int trained = 0, classes = p->live ? run->classes.count : p->stream_classes;
     for (int c = 0; c < run->classes.count; c++)
         trained += run->classes.trained[c];
     r->samples.scored = counts.scored;
     r->samples.trained = counts.trained;
     r->samples.replayed = counts.replayed;
+    r->finished = finished;
+    r->cs = run->at.cs;
+    r->starved_tasks = p->starved_tasks;
+    sfp__journal_count(&run->journal, run->arrivals);
     sfp__journal_times(&run->journal, run->arrivals);
-    if (p->live) {
-        if (lag && !(p->opt->rate > 0) && r->seconds.total > 0)
-            r->lambda = (double)r->samples.offered / r->seconds.total; /* the measured arrival rate */
+    if (p->live) { /* without a rate, the measured one */
+        double measured = lag && r->seconds.total > 0 ? (double)r->samples.offered / r->seconds.total : NAN;
+        r->lambda = lag && p->opt->rate > 0 ? p->opt->rate : measured;
     } else {
-        r->samples.offered = (uint64_t)(r->finished ? p->batches.samples : run->at.arrived) + stats.unread;
+        r->samples.offered = (uint64_t)(finished ? p->batches.samples : run->at.arrived) + run->arrivals->counts.unread;
         r->samples.dropped = r->samples.offered - counts.offered - r->samples.skipped;
         if (p->opt->drop_short)
             r->samples.excluded =
-                (uint64_t)sfp__batches_excluded(&p->tasks, p->opt->learner.batch, r->finished ? p->tasks.count : run->at.task);
+                (uint64_t)sfp__batches_excluded(&p->tasks, p->opt->learner.batch, finished ? p->tasks.count : run->at.task);
     }
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = prequential_accuracy(&run->at);

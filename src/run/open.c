@@ -5,17 +5,12 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "compute/gemm.h"
-#include "compute/kernels.h"
 #include "io/directory.h"
 #include "learner/state/state.h"
-#include "results/result.h"
-#include "run/options.h"
 #include "run/run_internal.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
 {
@@ -39,42 +34,6 @@ sfp_status sfp__run_set_classes(sfp__run *run, sfp_error *err)
     if (run->plan.tasks.free)
         return SFP_OK;
     return sfp__learner_set_classes(run->learner, task->classes, task->class_of, err);
-}
-
-static sfp_status start_result(sfp__run *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    sfp_result *r = run->journal.r;
-    TRY(sfp__result_init(r, p->tasks.count, p->tasks.classes, err));
-    for (int t = 0; t < p->tasks.count; t++)
-        TRY(sfp__check_memory((r->task_names[t] = sfp__strdup(p->tasks.task[t].name)), err));
-    for (int c = 0; c < p->tasks.classes; c++)
-        TRY(sfp__check_memory((r->class_names[c] = sfp__strdup(p->source->class_names[p->tasks.source_label[c]])), err));
-    r->seed = p->opt->learner.seed;
-    r->machine.threads = sfp__thread_pool_size(p->opt->pool);
-    (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());
-    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels_get()->isa);
-    (void)snprintf(r->machine.gemm, sizeof r->machine.gemm, "%s", sfp__gemm_backend());
-    time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc))
-        (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    TRY(sfp__settings_record(p->opt->given, r, err));
-    TRY(sfp__run_record_preset(p->opt->given, r, err));
-    if (!p->opt->clock_of_preset)
-        return SFP_OK;
-    TRY(sfp__result_config(r, "clock", sfp__clock_name(p->clock), err));
-    return sfp__result_preset(r, "clock", sfp__clock_name(p->clock), err);
-}
-
-/* Without a clock nothing else is dropped, so the user is told why not all samples are processed. */
-static void report_excluded(const sfp__plan *p)
-{
-    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP__CLOCK_OFF;
-    int64_t n = excludes ? sfp__batches_excluded(&p->tasks, p->opt->learner.batch, p->tasks.count) : 0;
-    if (n > 0)
-        sfp__plan_info(p, "%lld sample%s in short last batches of tasks %s excluded, as in the paper", (long long)n,
-                       n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
 /* Finds the file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may not
@@ -111,30 +70,23 @@ static sfp_status load_init_state(sfp__run *run, sfp_error *err)
     return sfp__classes_check_state(&run->classes, p, run->init_state, err);
 }
 
-uint64_t sfp__run_max_skipped(const sfp__plan *p, uint64_t count)
-{
-    return (uint64_t)ceil(p->opt->max_skipped * (double)count);
-}
-
 static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    if (!p->test)
-        return SFP_OK;
     TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, run->predictor->tap_dim,
                               SFP__EVALUATOR_MEMORY, &run->evaluator, err));
     run->evaluator->on_progress = sfp__run_report_evaluation;
     run->evaluator->progress_ctx = run;
-    run->evaluator->max_skipped = sfp__run_max_skipped(p, (uint64_t)run->evaluator->total);
+    run->evaluator->max_skipped = sfp__plan_max_skipped(p, (uint64_t)run->evaluator->total);
     run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live stream ends by being stopped and is evaluated then */
     return SFP_OK;
 }
 
-static sfp_status prepare(sfp__run *run, sfp_error *err)
+/* Opens the stream and makes all parts. */
+static sfp_status make_parts(sfp__run *run, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
     const sfp__run_options *o = p->opt;
-    sfp_result *r = run->journal.r;
     TRY(sfp__plan_open_source(p, err));
     TRY(sfp__files_check_apart(p, err));
     if (o->resume)
@@ -142,7 +94,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(sfp__plan_split_tasks(p, err));
     if (!o->resume) /* a run that resumes must repeat its settings, with or without effect */
         TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
-    TRY(start_result(run, err));
+    TRY(sfp__journal_init(&run->journal, p, err));
     TRY(sfp__plan_open_cache(p, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     if (o->diagnostics && !o->method)
@@ -150,22 +102,16 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
     sfp__predictor_set_memo(run->predictor, p->memo);
     sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
-    TRY(sfp__classes_init(&run->classes, p, run->learner, r, err));
+    TRY(sfp__classes_init(&run->classes, p, run->learner, &run->journal, err));
     if (run->init_state[0])
         TRY(load_init_state(run, err));
     TRY(sfp__run_set_classes(run, err));
-    TRY(sfp__journal_init(&run->journal, p, err));
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
-    report_excluded(p);
-    r->lambda = o->rate > 0 ? o->rate : NAN;
-    TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
-                : sfp__arrivals_indexed(p, r, &run->arrivals, err));
-    run->arrivals->query_seconds = &run->at.query_seconds;
-    run->arrivals->arrived = &run->at.arrived;
-    run->arrivals->learner = run->learner;
-    return make_evaluator(run, err);
+    TRY(p->live ? sfp__arrivals_live(p, &run->at, run->learner, &run->classes, &run->arrivals, err)
+                : sfp__arrivals_indexed(p, &run->at, run->learner, &run->arrivals, err));
+    return p->test ? make_evaluator(run, err) : SFP_OK;
 }
 
 /* Finds the place in the stream to start from. Changes nothing in the directory. */
@@ -180,24 +126,10 @@ static sfp_status find_start(sfp__run *run, sfp_error *err)
         return SFP_OK;
     if (run->resumed)
         TRY(sfp__run_set_classes(run, err));
-    run->journal.r->finished = false;
     TRY(sfp__classes_check_strict(&run->classes, err));
-    if (p->live) { /* an evaluation of an earlier process does not describe the present state */
-        run->journal.r->tasks_done = 0;
-        run->journal.r->average_accuracy = run->journal.r->forgetting = run->journal.r->backward_transfer = NAN;
-    }
     if (!p->test && !p->live) /* a live stream has a prequential accuracy */
         sfp__plan_info(p, "no test set: accuracy is not measured; use --test KIND:PATH");
     return p->live || run->resumed ? SFP_OK : sfp__plan_find_readable(p, run->journal.shown.rgb, err);
-}
-
-static sfp_status open_run(sfp__run *run, sfp_error *err)
-{
-    TRY(find_init_state(run, err));
-    if (run->plan.opt->out)
-        TRY(sfp__files_lock(run, err));
-    TRY(prepare(run, err));
-    return find_start(run, err);
 }
 
 sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp__run **out,
@@ -217,7 +149,11 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
     run->pace = (sfp__pace){.saved_at = now, .state_at = -INFINITY, .notices_at = now};
     run->lock = -1;
     run->failures = sfp__gemm_failures();
-    TRY(open_run(run, err));
+    TRY(find_init_state(run, err));
+    if (opt->out)
+        TRY(sfp__files_lock(run, err));
+    TRY(make_parts(run, err));
+    TRY(find_start(run, err));
     *out = TAKE(run);
     return SFP_OK;
 }

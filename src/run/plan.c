@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "io/file.h"
 #include "io/lines.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 #include "stream/source.h"
 
@@ -59,7 +58,7 @@ void sfp__plan_done(sfp__plan *p)
     sfp__source_close(p->test);
     sfp__source_close(p->source);
     sfp__vit_memo_free(p->memo);
-    sfp__free(p->costs);
+    sfp__free(p->costs.seconds);
 }
 
 /* --------------------------------------------------------------------- sources */
@@ -233,23 +232,23 @@ sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err)
+uint64_t sfp__plan_max_skipped(const sfp__plan *p, uint64_t count)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read (first: %s)", p->data,
-                     (unsigned long long)count, first);
+    return (uint64_t)ceil(p->opt->max_skipped * (double)count);
 }
 
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err)
 {
     int64_t count = p->batches.first[p->batches.count];
-    sfp_error first = {0}, other;
+    sfp__skipped skipped = {0};
     for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++) {
-        sfp_error *why = i ? &other : &first;
-        sfp_status status = sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, why);
+        sfp_error why = {0};
+        sfp_status status = sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, &why);
         if (!status || sfp__is_machine_error(status))
-            return status ? sfp__fail(err, status, "%s", why->message) : SFP_OK;
+            return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+        sfp__skipped_add(&skipped, why.message);
     }
-    return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
+    return sfp__plan_stopped(p) ? SFP_OK : sfp__skipped_all(&skipped, p->data, err);
 }
 
 /* --------------------------------------------------------------- the feature cache */
@@ -282,20 +281,14 @@ void sfp__plan_warn_cache(const sfp__plan *p)
 
 /* ------------------------------------------------------------------- the learner */
 
-static sfp__learner_options learner_options(const sfp__plan *p)
+sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err)
 {
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     sfp__learner_options lo = p->opt->learner;
     lo.fp.tasks = p->tasks.free ? 0 : p->tasks.count;
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
     lo.memo = p->memo;
-    return lo;
-}
-
-sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err)
-{
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
-    sfp__learner_options lo = learner_options(p);
     TRY(sfp__learner_create(p->opt->vit, p->opt->pool, &lo, &l, err));
     for (int c = 0; c < p->tasks.classes; c++)
         TRY(sfp__learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
@@ -305,74 +298,71 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_er
 
 /* ------------------------------------------------------------- processing times */
 
-/* Reads "query SECONDS". */
-static bool read_query_cost(sfp__plan *p, const char *line)
+/* Reads --costs: the seconds of each timestamp in turn, one number per line; or "query S", the seconds per sample. Empty lines and lines
+ * that begin with # are ignored. */
+static sfp_status read_costs(const char *path, sfp__costs *out, sfp_error *err)
 {
     static const char word[] = "query ";
-    char *end;
-    if (strncmp(line, word, strlen(word)) != 0)
-        return false;
-    line += strlen(word);
-    p->query_cost = strtod(line, &end);
-    return end > line && !*end && isfinite(p->query_cost) && p->query_cost >= 0;
-}
-
-/* Reads --costs: the seconds of each timestamp in turn, one number per line; or "query S", the seconds per sample. Empty lines and lines that begin with # are ignored. */
-static sfp_status read_costs(sfp__plan *p, sfp_error *err)
-{
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
-    size_t capacity = 0;
-    TRY(sfp__lines_open(p->opt->costs, "seconds, one number per line", &lines, err));
+    OWNED double *list = NULL;
+    size_t capacity = 0, count = 0;
+    double query = NAN;
+    TRY(sfp__lines_open(path, "seconds, one number per line", &lines, err));
     for (char *line;;) {
         char *end, shown[SFP__NAME_MAX];
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
-        if (line[0] == '#' || line[0] == '\0' || read_query_cost(p, line))
+        if (line[0] == '#' || line[0] == '\0')
             continue;
-        double seconds = strtod(line, &end);
-        if (end == line || *end || !isfinite(seconds) || seconds < 0)
+        bool of_query = strncmp(line, word, strlen(word)) == 0;
+        const char *number = line + (of_query ? strlen(word) : 0);
+        double seconds = strtod(number, &end);
+        if (end == number || *end || !isfinite(seconds) || seconds < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: processing time is '%s', expected a number of seconds from 0",
                              lines.path, (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
-        TRY(sfp__check_memory(sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &capacity),
-                              err));
-        p->costs[p->cost_count++] = seconds;
+        if (of_query) {
+            query = seconds;
+            continue;
+        }
+        TRY(sfp__check_memory(sfp__grow(&list, sizeof *list, count, count + 1, &capacity), err));
+        list[count++] = seconds;
     }
-    if (p->cost_count == 0 && !isfinite(p->query_cost))
+    if (count == 0 && isnan(query))
         return sfp__fail(err, SFP_EFORMAT, "%s: the file has no processing times, expected seconds, one number per line",
                          lines.path);
+    *out = (sfp__costs){.seconds = TAKE(list), .count = (int64_t)count, .query = query};
     return SFP_OK;
 }
 
-sfp_status sfp__run_query_seconds(const char *costs, double *seconds, sfp_error *err)
+sfp_status sfp__run_query_seconds(const char *path, double *seconds, sfp_error *err)
 {
-    const sfp__run_options o = {.costs = costs};
-    sfp__plan p = {.opt = &o, .query_cost = NAN};
-    sfp_status status = read_costs(&p, err);
-    sfp__free(p.costs);
-    if (!status)
-        *seconds = isfinite(p.query_cost) ? p.query_cost : 0;
-    return status;
-}
-
-/* The preset was chosen, but neither its clock nor another one, because there is no arrival rate. */
-static bool lacks_preset_clock(const sfp__plan *p)
-{
-    const sfp__args *a = p->opt->given;
-    return a && p->opt->drop_short && sfp__args_rank(a, "rate") <= SFP__RANK_DEFAULT && !sfp__args_text(a, "clock");
+    sfp__costs costs;
+    TRY(read_costs(path, &costs, err));
+    sfp__free(costs.seconds);
+    *seconds = isnan(costs.query) ? 0 : costs.query;
+    return SFP_OK;
 }
 
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
 {
-    p->query_cost = NAN;
+    const sfp__args *a = p->opt->given;
+    p->costs.query = NAN;
     if (p->opt->costs)
-        TRY(read_costs(p, err));
-    if (lacks_preset_clock(p))
+        TRY(read_costs(p->opt->costs, &p->costs, err));
+    /* the preset was chosen, but neither its clock nor another one, because there is no arrival rate */
+    if (a && p->opt->drop_short && sfp__args_rank(a, "rate") <= SFP__RANK_DEFAULT && !sfp__args_text(a, "clock"))
         sfp__plan_info(p, "preset %s: there is no arrival rate, so the clock is off and no batch is dropped; use --rate LAMBDA",
-                       sfp__args_text(p->opt->given, "preset"));
+                       sfp__args_text(a, "preset"));
     if (!p->live && p->clock != SFP__CLOCK_OFF && !(p->opt->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
                              sfp__clock_name(p->clock));
+    /* without a clock nothing else is dropped, so the user is told why not all samples are processed */
+    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP__CLOCK_OFF;
+    int64_t n = excludes ? sfp__batches_excluded(&p->tasks, p->opt->learner.batch, p->tasks.count) : 0;
+    if (n > 0)
+        sfp__plan_info(p, "%lld sample%s in short last batches of tasks %s excluded, as in the paper", (long long)n,
+                       n == 1 ? "" : "s", n == 1 ? "is" : "are");
     return SFP_OK;
 }

@@ -2,7 +2,6 @@
  * to resume. */
 #include "base/mem.h"
 #include "io/json_read.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -23,11 +22,7 @@ sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err)
     sfp__json_int(&j, "task", at->task);
     sfp__json_uint(&j, "judged", at->prequential_total);
     sfp__json_uint(&j, "right", at->prequential_correct);
-    sfp__json_array(&j, "trained");
-    for (int k = 0; k < run->classes.count; k++)
-        sfp__json_int(&j, NULL, run->classes.trained[k]);
-    sfp__json_end(&j);
-    sfp__json_bool(&j, "finished", run->journal.r->finished);
+    sfp__classes_write(&run->classes, &j);
     sfp__json_raw(&j, "result", result);
     sfp__json_object(&j, a->kind->name);
     a->kind->write(a, &j);
@@ -52,19 +47,6 @@ sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err)
     return SFP_OK;
 }
 
-/* Reads which classes were trained on. A live stream has as many classes as the checkpoint. */
-static bool read_trained(sfp__run *run, const sfp__json_value *trained)
-{
-    sfp__classes *c = &run->classes;
-    size_t n = sfp__json_size(trained);
-    if (!sfp__json_is(trained, SFP__JSON_ARRAY) || n > SFP__RESULT_CLASSES_MAX || (!run->plan.live && n != (size_t)c->count) ||
-        !sfp__classes_reserve(c, (int)n))
-        return false;
-    for (size_t k = 0; k < n; k++)
-        c->trained[k] = sfp__json_integer(sfp__json_at(trained, k)) != 0;
-    return true;
-}
-
 bool sfp__position_read(sfp__run *run, const sfp__json_value *root)
 {
     sfp__plan *p = &run->plan;
@@ -78,11 +60,11 @@ bool sfp__position_read(sfp__run *run, const sfp__json_value *root)
         !sfp__json_whole(root, "task", 0, p->tasks.count - 1, &task) ||
         !sfp__json_whole(root, "judged", 0, INT64_MAX, &prequential_total) ||
         !sfp__json_whole(root, "right", 0, prequential_total, &prequential_correct) ||
-        (cs != NULL) != (p->clock == SFP__CLOCK_PAPER) || !read_trained(run, sfp__json_get(root, "trained")))
+        (cs != NULL) != (p->clock == SFP__CLOCK_PAPER) || !sfp__classes_read(&run->classes, sfp__json_get(root, "trained")))
         return false;
     if (cs) { /* the measured value is kept: a new measurement would differ */
         at.cs = sfp__json_number(cs);
-        (void)sfp__batches_keep(&p->batches, at.cs);
+        p->starved_tasks = sfp__batches_keep(&p->batches, at.cs);
     }
     if (!a->kind->read(run->arrivals, sfp__json_get(root, a->kind->name), (int)task))
         return false;

@@ -14,6 +14,7 @@
 
 enum { CHECKPOINT_RATIO = 50 };         /* minimum time between checkpoints, as a multiple of the time that one takes */
 enum { SAVE_BYTES_PER_SECOND = 10000 }; /* watched directories: maximum for checkpoints, 0.9 GB per day */
+enum { STATE_SECONDS = 60 };            /* minimum time between two states of a live run, which are as large as its checkpoints */
 enum { NOTICE_SECONDS = 10 };           /* live streams: minimum time between messages about what was skipped and evaluated */
 enum { WAIT_SECONDS = 5 };              /* live streams: time without an arrival until a message says that the run waits */
 static const double MEMORY = 0.9;       /* weight of earlier measurements in the mean processing time per sample */
@@ -38,53 +39,29 @@ void sfp__run_report_evaluation(void *ctx, uint64_t done)
     sfp__journal_progress(run, NULL, done, sfp__evaluator_images(run->evaluator, run->at.task));
 }
 
-static sfp_status evaluate_and_record(sfp__run *run, sfp_error *err)
+/* Evaluation is not part of the processing time: meanwhile no time passes on the clock of the run, and values of the feature cache are
+ * not charged. SFP__STOPPED: the run was stopped, and nothing is recorded. */
+static sfp_status evaluate(sfp__run *run, sfp_error *err)
 {
-    sfp_result *r = run->journal.r;
-    int row = run->at.task;
-    double *accuracy = r->accuracy + (size_t)row * (size_t)r->tasks;
+    sfp__position *at = &run->at;
+    if (!run->evaluator)
+        return SFP_OK;
     if (run->plan.live)
-        TRY(sfp__classes_match(&run->classes, &run->plan, err));
-    TRY(sfp__evaluator_run(run->evaluator, run->predictor, row, accuracy, r->classes, r->confusion, err));
-    r->calibration.bins = run->evaluator->calibration[0];
-    r->calibration.error = sfp__reliability_error(&run->evaluator->calibration[0]);
-    r->calibration.before = sfp__reliability_error(&run->evaluator->calibration[1]);
-    TRY(sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err));
-    run->at.evaluated.timestamps = run->at.timestamps;
-    run->at.evaluated.task = row;
-    return SFP_OK;
-}
-
-/* Until continue_clock no time passes on the clock of the run, and values of the feature cache are not charged. Returns the time for
- * continue_clock. */
-static double pause_clock(const sfp__run *run)
-{
+        sfp__classes_match(&run->classes, &run->plan);
+    double from = sfp__monotonic_seconds();
     sfp__vit_memo_set_charging(run->plan.memo, false);
-    return sfp__monotonic_seconds();
-}
-
-/* Returns the seconds since the pause began. */
-static double continue_clock(const sfp__run *run, double from)
-{
+    sfp__run_report_evaluation(run, 0);
+    sfp_status status = sfp__evaluator_run(run->evaluator, run->predictor, at->task, run->journal.r->classes, err);
     double took = sfp__monotonic_seconds() - from;
     sfp__vit_memo_set_charging(run->plan.memo, true);
     if (run->arrivals->clock)
         sfp__clock_leave_out(run->arrivals->clock, took);
-    return took;
-}
-
-/* SFP__STOPPED: the run was stopped, and nothing is recorded. */
-static sfp_status evaluate(sfp__run *run, sfp_error *err)
-{
-    if (!run->evaluator)
-        return SFP_OK;
-    double from = pause_clock(run); /* evaluation is not part of the processing time, and nothing is dropped because of it */
-    sfp__run_report_evaluation(run, 0);
-    sfp_status status = evaluate_and_record(run, err);
-    if (!status)
-        status = sfp__gemm_check(run->failures, err);
-    run->journal.r->seconds.evaluate += continue_clock(run, from);
-    return status;
+    TRY(status);
+    TRY(sfp__gemm_check(run->failures, err));
+    TRY(sfp__journal_evaluated(run, took, err));
+    at->evaluated.timestamps = at->timestamps;
+    at->evaluated.task = at->task;
+    return SFP_OK;
 }
 
 /* Called after a timestamp. An evaluation that is cancelled stays due. */
@@ -112,8 +89,8 @@ static double checkpoint_seconds(const sfp__run *run)
     const sfp__plan *p = &run->plan;
     if (!isnan(p->opt->checkpoint_seconds))
         return p->opt->checkpoint_seconds;
-    bool watched = p->live && p->source->kind && p->source->kind->walks;
-    return !p->live ? 2 : watched && run->pace.saved ? fmax(300, run->pace.save_bytes / SAVE_BYTES_PER_SECOND) : 10;
+    bool watched = p->live && p->source->kind->walks;
+    return !p->live ? 2 : watched && run->pace.save_bytes > 0 ? fmax(300, run->pace.save_bytes / SAVE_BYTES_PER_SECOND) : 10;
 }
 
 /* The time at which a checkpoint is due, even if the stream delivers nothing until then. */
@@ -125,6 +102,29 @@ static double checkpoint_time(const sfp__run *run)
                : INFINITY;
 }
 
+/* Writes a checkpoint, and of a live stream what others read while it runs. forgets: a sample was forgotten, and no file may keep
+ * anything of it. */
+static sfp_status save(sfp__run *run, bool forgets, sfp_error *err)
+{
+    sfp__pace *pace = &run->pace;
+    double begin = sfp__monotonic_seconds();
+    bool all = forgets || begin - pace->state_at >= STATE_SECONDS;
+    if (forgets) {
+        TRY(sfp__files_forget(run, &pace->save_bytes, err));
+    } else if (run->plan.live) {
+        TRY(sfp__files_save_running(run, all, &pace->save_bytes, err));
+    } else {
+        sfp__journal_times(&run->journal, run->arrivals);
+        TRY(sfp__files_checkpoint(run, err));
+    }
+    pace->state_at = all ? begin : pace->state_at;
+    pace->saved_at = sfp__monotonic_seconds();
+    pace->save_seconds = pace->saved_at - begin;
+    pace->train_seconds = 0;
+    pace->unsaved = false;
+    return SFP_OK;
+}
+
 static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
@@ -133,12 +133,8 @@ static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
     bool something = run->begun && (p->live || run->at.timestamps > 0); /* to resume */
     if (!p->opt->out || !pace->unsaved || !something || train_seconds < checkpoint_seconds(run))
         return SFP_OK;
-    if (train_seconds >= CHECKPOINT_RATIO * pace->save_seconds) {
-        if (p->live)
-            return sfp__files_save_running(run, err);
-        sfp__journal_times(&run->journal, run->arrivals);
-        return sfp__files_checkpoint(run, err);
-    }
+    if (train_seconds >= CHECKPOINT_RATIO * pace->save_seconds)
+        return save(run, false, err);
     if (!pace->reported)
         sfp__plan_info(
             p, "a checkpoint takes %.2g s: one is written every %.0f s%s, so that checkpoints take at most 2 %% of the time",
@@ -157,8 +153,7 @@ static sfp_status end_task(sfp__run *run, sfp_error *err)
     if (at->evaluated.timestamps != at->timestamps ||
         at->evaluated.task != at->task) /* else eval-every was due at the last timestamp of the task */
         TRY(evaluate(run, err));
-    run->journal.r->tasks_done = at->task + 1;
-    sfp__result_summarise(run->journal.r);
+    sfp__journal_end_task(run);
     TRY(begin(run, err)); /* a task may end before a batch was processed, because the clock dropped all of them */
     if (p->opt->out) {
         char name[64], path[PATH_MAX];
@@ -201,7 +196,7 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
         rgb[i] = d->predict[i].rgb;
     double from = sfp__vit_memo_now(run->plan.memo);
     TRY(sfp__predictor_run(run->predictor, n, rgb, NULL, run->plan.live ? SFP__WANT_UNKNOWN : 0, &found, err));
-    *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
+    *seconds = run->plan.costs.count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
     TRY(begin(run, err));
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, found.label, found.probability, found.unknown,
                                 run->arrivals, err);
@@ -215,7 +210,7 @@ static sfp_status revise(sfp__run *run, const sfp__delivery *d, sfp_error *err)
         TRY(r->label < 0 ? sfp__learner_forget(run->learner, 1, &r->sample, err)
                          : sfp__learner_relabel(run->learner, &r->sample, r->label, err));
         if (r->label >= 0)
-            run->classes.trained[r->label] = 1;
+            sfp__classes_trained(&run->classes, r->label);
     }
     return d->revision_count || d->save ? begin(run, err) : SFP_OK;
 }
@@ -238,9 +233,10 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         sfp__clock_leave_out(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
-    *seconds = p->cost_count             ? p->costs[at->timestamps % p->cost_count]
-               : isfinite(p->query_cost) ? d->count * p->query_cost
-                                         : t.seconds.total;
+    const sfp__costs *costs = &p->costs;
+    *seconds = costs->count           ? costs->seconds[at->timestamps % costs->count]
+               : !isnan(costs->query) ? d->count * costs->query
+                                      : t.seconds.total;
     double each = *seconds / d->count;
     at->query_seconds = at->query_seconds > 0 ? MEMORY * at->query_seconds + (1 - MEMORY) * each : each;
     TRY(begin(run, err));
@@ -259,9 +255,8 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     *ready = false;
     if (run->ended_before)
         return sfp__files_complete(run, err);
-    if (p->clock == SFP__CLOCK_PAPER && !run->resumed) {
-        TRY(sfp__plan_keep_batches(p, run->journal.r, &run->at.cs, err));
-    }
+    if (p->clock == SFP__CLOCK_PAPER && !run->resumed)
+        TRY(sfp__plan_keep_batches(p, &run->at.cs, err));
     *ready = run->resumed || !sfp__plan_stopped(p);
     if (!*ready)
         return SFP_OK;
@@ -269,6 +264,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
         TRY(begin(run, err));
     run->journal.from = run->at.arrived;
     TRY(run->arrivals->kind->start(run->arrivals, err));
+    sfp__journal_count(&run->journal, run->arrivals);
     if (p->live) {
         run->pace.notices_at = sfp__monotonic_seconds();
         run->pace.skipped = run->journal.r->samples.skipped;
@@ -276,18 +272,6 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
         run->pace.evaluations = run->journal.r->evaluation_count;
     }
     return SFP_OK;
-}
-
-/* A live stream continues after any number of unreadable images; its length is unknown. */
-static sfp_status check_skipped(const sfp__run *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    uint64_t skipped = run->journal.r->samples.skipped, count = (uint64_t)(p->batches.samples + p->unlabelled.count);
-    if (p->live || skipped <= sfp__run_max_skipped(p, count))
-        return SFP_OK;
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    return sfp__skipped_too_many(p->data, skipped, sfp__run_max_skipped(p, count), count,
-                                 *stats.first_error ? stats.first_error : stats.first_unread, err);
 }
 
 /* The next delivery cannot be read. The learned state is saved, if it is one that --resume can continue. */
@@ -300,18 +284,14 @@ static sfp_status fail_delivery(sfp__run *run, sfp_status status)
     return status;
 }
 
-/* Warns if images were skipped since the last message. */
-static void warn_skipped(sfp__run *run)
+/* Warns if more than `told` images were skipped. */
+static void warn_skipped(const sfp__run *run, const sfp__skipped *skipped, const char *what, uint64_t told)
 {
-    uint64_t skipped = run->journal.r->samples.skipped;
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    const char *refusal = run->classes.refusal;
-    const char *first = *stats.first_error ? stats.first_error : *refusal ? refusal : stats.first_unread;
-    if (skipped > run->pace.skipped)
-        sfp__plan_warn(&run->plan, "%llu image%s could not be %s and %s skipped%s%s%s", (unsigned long long)skipped,
-                       skipped == 1 ? "" : "s", *refusal ? "used" : "read", skipped == 1 ? "was" : "were",
-                       *first ? " (first: " : "", first, *first ? ")" : "");
-    run->pace.skipped = skipped;
+    char text[SFP_ERROR_MAX + 100];
+    if (skipped->count <= told)
+        return;
+    sfp__skipped_text(skipped, what, text, sizeof text);
+    sfp__plan_warn(&run->plan, "%s", text);
 }
 
 /* Live streams: warns if samples were dropped since the last message. */
@@ -344,7 +324,8 @@ static void print_notices_if_due(sfp__run *run)
     double due = notice_time(run);
     if (due == INFINITY || sfp__monotonic_seconds() < due)
         return;
-    warn_skipped(run);
+    warn_skipped(run, &run->arrivals->counts.skipped, "image", pace->skipped);
+    pace->skipped = r->samples.skipped;
     warn_dropped(run);
     if (r->evaluation_count > pace->evaluations)
         sfp__plan_info(&run->plan, "accuracy %.4f on the test set after %lld samples", r->accuracy[0],
@@ -366,7 +347,7 @@ static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d)
     double due = waiting_time(run);
     if (due == INFINITY || sfp__monotonic_seconds() < due)
         return;
-    bool watched = p->source->kind && p->source->kind->walks;
+    bool watched = p->source->kind->walks;
     sfp__plan_info(p, "waiting for images %s %s", watched ? "in" : "of", watched ? p->source->path : p->data);
     run->pace.arrived = true;
 }
@@ -374,11 +355,12 @@ static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d)
 /* Processes one delivery. *end: there is none, or the run is stopped. */
 static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
 {
+    const sfp__plan *p = &run->plan;
+    const uint64_t samples = (uint64_t)(p->batches.samples + p->unlabelled.count);
     sfp__arrivals *arrivals = run->arrivals;
     sfp__delivery d = {0};
     double seconds = 0;
-    *end =
-        !run->more_follows && sfp__plan_stopped(&run->plan) && !(arrivals->kind->has_work && arrivals->kind->has_work(arrivals));
+    *end = !run->more_follows && sfp__plan_stopped(p) && !(arrivals->kind->has_work && arrivals->kind->has_work(arrivals));
     if (*end)
         return SFP_OK;
     double until = fmin(checkpoint_time(run), fmin(notice_time(run), waiting_time(run)));
@@ -395,11 +377,13 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     TRY(train(run, &d, &seconds, err));
     TRY(sfp__gemm_check(run->failures, err)); /* before a checkpoint contains other bits */
     TRY(sfp__arrivals_commit(arrivals, seconds, err));
-    if (d.save) /* nothing of a forgotten sample stays in a file */
-        TRY(sfp__files_forget(run, err));
+    sfp__journal_count(&run->journal, arrivals);
+    if (d.save)
+        TRY(save(run, true, err));
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;
-    TRY(check_skipped(run, err));
+    if (!p->live) /* a live stream continues after any number of unreadable images: its length is unknown */
+        TRY(sfp__skipped_check(&arrivals->counts.skipped, p->data, sfp__plan_max_skipped(p, samples), samples, err));
     if (d.more)
         return SFP_OK;
     TRY(evaluate_if_due(run, err));
@@ -411,31 +395,20 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
 static sfp_status end_stream(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    sfp_result *r = run->journal.r;
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    uint64_t unreadable = r->samples.skipped - stats.unread; /* of the images that the clock kept */
+    const sfp__arrivals_counts *counts = &run->arrivals->counts;
     bool stopped = sfp__plan_stopped(p);
     if (!p->live && stopped)
         return SFP__STOPPED;
-    if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
-        return *run->classes.refusal ? sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be used (first: %s)",
-                                                 p->data, (unsigned long long)unreadable, run->classes.refusal)
-                                     : sfp__plan_none_readable(p, unreadable, stats.first_error, err);
+    if (run->at.timestamps == 0 && counts->skipped.count > counts->unread && !(p->live && counts->labels.unlabelled))
+        return sfp__skipped_all(&counts->skipped, p->data, err);
     if (!p->live)
         return reach_task(run, p->tasks.count, err);
+    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     if (stats.status)
         return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
     if (!run->begun && !run->resumed && !stopped)
         return sfp__fail(err, SFP_EFORMAT, "%s: the stream ended before an image arrived", p->data);
     return end_task(run, err);
-}
-
-static void warn_skipped_tests(const sfp__run *run)
-{
-    uint64_t tests = run->evaluator ? run->evaluator->skipped : 0;
-    if (tests)
-        sfp__plan_warn(&run->plan, "%llu test image%s could not be read and %s skipped (first: %s)", (unsigned long long)tests,
-                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
 }
 
 /* The source of a live stream failed. The learned state is saved, and resume continues it. */
@@ -459,13 +432,13 @@ static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
         status = end_stream(run, err);
     if (status && status != SFP__STOPPED)
         return status;
-    run->journal.r->finished = status == SFP_OK;
-    sfp__journal_finish(run);
+    sfp__journal_finish(run, status == SFP_OK);
     if (status && !p->live) /* before the first timestamp there is nothing to resume */
         return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
-    warn_skipped(run);
+    warn_skipped(run, &run->arrivals->counts.skipped, "image", run->pace.skipped);
     warn_dropped(run);
-    warn_skipped_tests(run);
+    if (run->evaluator)
+        warn_skipped(run, &run->evaluator->skipped, "test image", 0);
     TRY(sfp__journal_diagnose(run, err));
     sfp__plan_warn_cache(p);
     if (p->opt->out)

@@ -1,15 +1,11 @@
 /* The files of a run: its directory, checkpoints and how they are found again, and the files that it leaves at its end. */
 #include "base/mem.h"
-#include "base/monotonic.h"
 #include "base/text.h"
 #include "io/directory.h"
 #include "io/json_read.h"
 #include "results/registry.h"
-#include "results/result.h"
 #include "run/run_internal.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,8 +13,6 @@
 #define STATE "state.safetensors"
 #define REPORT "report.html"
 #define RESULT "result.json"
-
-enum { STATE_SECONDS = 60 }; /* minimum time between two states of a running live run, which are as large as its checkpoints */
 
 /* in the order in which they are tried */
 static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
@@ -90,6 +84,12 @@ static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
     return failed;
 }
 
+/* Has the run of a checkpoint ended? */
+static bool is_finished(const sfp__json_value *root)
+{
+    return sfp__json_is(sfp__json_get(sfp__json_get(root, "result"), "finished"), SFP__JSON_TRUE);
+}
+
 static sfp_status has_checkpoint(const sfp__plan *p, bool *has, sfp_error *err)
 {
     return sfp__directory_has_any(p->opt->out, SFP__LIST(checkpoints), has, err);
@@ -108,27 +108,19 @@ static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_erro
     return sfp__result_read(path, out, err);
 }
 
-/* Has the run ended? The result of a live run is written before that, too. */
-static sfp_status has_finished_result(const sfp__plan *p, bool *has, sfp_error *err)
-{
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    sfp_error why;
-    sfp_status status = read_result_file(p, &r, &why);
-    *has = status == SFP_OK && r.finished;
-    return sfp__is_machine_error(status) ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
-}
-
-/* Refuses a directory whose result.json is not that of a run: its files may belong to another program. */
-static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
+/* Has the run ended? The result of a live run is written before that, too. foreign_ok: a result.json that is not that of a run counts as
+ * none; otherwise it is refused, because the files of the directory may belong to another program. */
+static sfp_status has_finished_result(const sfp__plan *p, bool foreign_ok, bool *has, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     sfp_error why = {0};
     sfp_status status = read_result_file(p, &r, &why);
-    if (status == SFP_OK || status == SFP_ENOTFOUND)
-        return SFP_OK;
+    *has = status == SFP_OK && r.finished;
     if (sfp__is_machine_error(status))
         return sfp__fail(err, status, "%s", why.message);
-    return sfp__fail(err, SFP_EINVAL, "%s; it is not the result of a run: choose another --out", why.message);
+    return foreign_ok || status == SFP_OK || status == SFP_ENOTFOUND
+               ? SFP_OK
+               : sfp__fail(err, SFP_EINVAL, "%s; it is not the result of a run: choose another --out", why.message);
 }
 
 /* Returns in *found whether this is a log of a run. Refuses one that is a symbolic link. */
@@ -192,18 +184,16 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     TRY(sfp__directory_take(p->opt->out, &run->created, &run->lock, err));
     if (run->created == 0) /* the caller may have just created it */
         sfp__directory_sync_parent(p->opt->out);
-    bool found, result;
+    bool found, finished;
     TRY(has_checkpoint(p, &found, err));
-    if (!(p->opt->resume && found))
-        TRY(check_result_file(p, err));
+    TRY(has_finished_result(p, p->opt->resume && found, &finished, err));
     TRY(check_owner(p, err));
     if (p->opt->resume || !found)
         return SFP_OK;
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
     OWNED sfp__json_value *root = NULL;
     TRY(peek_checkpoint(p, path, method, &root, err));
-    TRY(has_finished_result(p, &result, err));
-    bool unfinished = root ? !sfp__json_is(sfp__json_get(root, "finished"), SFP__JSON_TRUE) : !result;
+    bool unfinished = root ? !is_finished(root) : !finished;
     bool live = sfp__json_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s; use --resume to continue it, or choose another --out",
@@ -233,8 +223,6 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
 {
     char path[PATH_MAX];
     OWNED char *position = NULL;
-    sfp__pace *pace = &run->pace;
-    double begin = sfp__monotonic_seconds();
     sfp__arrivals *a = run->arrivals;
     TRY(sfp__plan_path(&run->plan, "checkpoint", path, sizeof path, err));
     TRY(sfp__journal_sync(&run->journal, err));
@@ -242,13 +230,7 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
         TRY(sfp__store_prepare_checkpoint(a->store, &a->generation, err));
     TRY(sfp__position_text(run, &position, err));
     sfp_status status = sfp__learner_checkpoint(run->learner, path, position, err);
-    if (!status && a->store)
-        status = sfp__store_finish_checkpoint(a->store, false, err);
-    pace->train_seconds = 0;
-    pace->saved_at = sfp__monotonic_seconds();
-    pace->save_seconds = pace->saved_at - begin;
-    pace->unsaved = false;
-    return status;
+    return !status && a->store ? sfp__store_finish_checkpoint(a->store, false, err) : status;
 }
 
 /* -------------------------------------------------------------------- resume */
@@ -273,29 +255,19 @@ static sfp_status parse_result(const char *path, const sfp__json_value *root, sf
                   : sfp__fail(err, SFP_EFORMAT, "%s: the checkpoint has no result", path);
 }
 
-static sfp_status check_result(const sfp__run *run, const char *path, const sfp_result *then, sfp_error *err)
-{
-    const sfp_result *now = run->journal.r;
-    if (then->tasks != now->tasks || (!run->plan.live && then->classes != now->classes))
-        return sfp__fail(err, SFP_EFORMAT, "%s: the checkpoint has %d tasks and %d classes, expected %d and %d", path,
-                         then->tasks, then->classes, now->tasks, now->classes);
-    return run->plan.live ? SFP_OK : sfp__classes_check_result(&run->classes, path, then, err);
-}
-
 static sfp_status restore_result(sfp__run *run, const char *path, const sfp__json_value *root, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result then = {0};
-    sfp__journal *j = &run->journal;
+    const sfp_result *now = run->journal.r;
+    bool live = run->plan.live;
     TRY(parse_result(path, root, &then, err));
-    TRY(check_result(run, path, &then, err));
-    if (run->plan.live || !then.finished)
-        (void)snprintf(then.version, sizeof then.version, "%s", sfp_version());
-    j->earlier.decode = then.seconds.decode;
-    j->earlier.wait_seconds = then.seconds.wait_seconds;
-    j->earlier.total = then.seconds.total;
-    sfp__result_done(j->r);
-    *j->r = TAKE(then);
-    return run->plan.live ? sfp__classes_restore(&run->classes, &run->plan, err) : SFP_OK;
+    if (then.tasks != now->tasks || (!live && then.classes != now->classes))
+        return sfp__fail(err, SFP_EFORMAT, "%s: the checkpoint has %d tasks and %d classes, expected %d and %d", path, then.tasks,
+                         then.classes, now->tasks, now->classes);
+    if (!live)
+        TRY(sfp__classes_check_result(&run->classes, path, &then, err));
+    sfp__journal_restore(&run->journal, &run->plan, &then, then.finished && !live);
+    return live ? sfp__classes_restore(&run->classes, &run->plan, err) : SFP_OK;
 }
 
 /* Compares the settings in the result of a position with those of this run. restore_result reports one that cannot be read. */
@@ -349,19 +321,8 @@ static sfp_status restore_finished(sfp__run *run, sfp_error *err)
     TRY(read_result_file(&run->plan, &r, err));
     if (!r.finished)
         return SFP_ENOTFOUND;
-    sfp__result_done(run->journal.r);
-    *run->journal.r = TAKE(r);
+    sfp__journal_restore(&run->journal, &run->plan, &r, true);
     return SFP_OK;
-}
-
-static sfp_status restore_position(sfp__run *run, const char *path, const sfp__json_value *root, sfp_error *err)
-{
-    if (!sfp__position_read(run, root))
-        return sfp__fail(err, SFP_EFORMAT,
-                         "%s: the position in the checkpoint does not fit this stream; use the data, tasks and clock of that run",
-                         path);
-    TRY(restore_result(run, path, root, err));
-    return check_images(&run->plan, path, root, err);
 }
 
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
@@ -390,8 +351,13 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
     TRY(status);
     OWNED sfp__json_value *root = NULL;
     TRY(sfp__json_parse(path, text, strlen(text), &root, err));
-    TRY(restore_position(run, path, root, err));
-    *finished = sfp__json_is(sfp__json_get(root, "finished"), SFP__JSON_TRUE);
+    if (!sfp__position_read(run, root))
+        return sfp__fail(err, SFP_EFORMAT,
+                         "%s: the position in the checkpoint does not fit this stream; use the data, tasks and clock of that run",
+                         path);
+    TRY(restore_result(run, path, root, err));
+    TRY(check_images(&run->plan, path, root, err));
+    *finished = is_finished(root);
     run->resumed = true;
     if (*finished && !p->live)
         return SFP_OK;
@@ -460,41 +426,33 @@ static double bytes_of(const sfp__run *run, const char *name)
     return !sfp__plan_path(&run->plan, name, path, sizeof path, NULL) && stat(path, &st) == 0 ? (double)st.st_size : 0;
 }
 
-sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err)
+sfp_status sfp__files_save_running(sfp__run *run, bool all, double *bytes, sfp_error *err)
 {
-    sfp__pace *pace = &run->pace;
-    double begin = sfp__monotonic_seconds();
-    sfp__journal_finish(run);
+    sfp__journal_finish(run, false);
     TRY(sfp__files_checkpoint(run, err));
-    if (begin - pace->state_at >= STATE_SECONDS) {
+    if (all) {
         TRY(save_state(run, err));
         TRY(save_report(run, err));
-        pace->no_registry |= register_run(run, !pace->no_registry);
-        pace->state_at = begin;
+        run->no_registry |= register_run(run, !run->no_registry);
     }
-    TRY(save_result(run, err));
-    pace->saved = true;
-    pace->save_bytes = bytes_of(run, checkpoints[0]) + bytes_of(run, STATE);
-    pace->saved_at = sfp__monotonic_seconds();
-    pace->save_seconds = pace->saved_at - begin;
-    return SFP_OK;
+    *bytes = bytes_of(run, checkpoints[0]) + bytes_of(run, STATE);
+    return save_result(run, err);
 }
 
-sfp_status sfp__files_forget(sfp__run *run, sfp_error *err)
+sfp_status sfp__files_forget(sfp__run *run, double *bytes, sfp_error *err)
 {
     static const char *const old[] = {"checkpoint.old", "state-task-1.safetensors"};
-    const char *kept = NULL;
-    if (run->plan.opt->out) {
-        sfp__journal_finish(run);
+    const char *kept = NULL, *out = run->plan.opt->out;
+    if (out) {
+        sfp__journal_finish(run, false);
         TRY(sfp__files_checkpoint(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
-        run->pace.state_at = -INFINITY;
-        TRY(sfp__files_save_running(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
+        TRY(sfp__directory_remove_files(out, 2, old, 1, &kept, err));
+        TRY(sfp__files_save_running(run, true, bytes, err));
+        TRY(sfp__directory_remove_files(out, 2, old, 1, &kept, err));
     }
     TRY(run->arrivals->kind->saved(run->arrivals, err));
-    sfp__journal_finish(run);
-    return run->plan.opt->out ? save_result(run, err) : SFP_OK;
+    sfp__journal_finish(run, false);
+    return out ? save_result(run, err) : SFP_OK;
 }
 
 /* The report comes before the checkpoint, which does not contain the images of the last batch. The result comes last: a directory
@@ -516,7 +474,7 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
     TRY(has_checkpoint(p, &checkpoint, err));
     TRY(sfp__directory_has(out, STATE, &state, err));
     TRY(sfp__directory_has(out, REPORT, &report, err));
-    TRY(has_finished_result(p, &result, err));
+    TRY(has_finished_result(p, true, &result, err));
     bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
     TRY(sfp__run_remove_files(out, SFP__FILES_UNFINISHED, NULL, err));
     if (writes && !state)

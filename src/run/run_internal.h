@@ -2,7 +2,7 @@
  *
  *   plan       plan.c         options, sources, tasks and batches; made before the first step, constant afterwards
  *   position   run.c          the place in the stream: saved in checkpoints beside the learner and the parts below
- *   classes    classes.c      the classes of the stream; those of a live stream are added by name as they appear
+ *   classes    classes.c      the classes of the stream, and those learned from; those of a live stream are added by name as they appear
  *   arrivals   arrivals_*.c   how samples are delivered and how time passes (arrivals.h)
  *   journal    journal.c      the record of the run: result, events, predictions, images for the report
  *   pace       run.c          when the next checkpoint is due
@@ -31,6 +31,15 @@ enum {
 #define SFP__RUN_EVENTS "events.jsonl"
 #define SFP__RUN_PREDICTIONS "predictions.jsonl"
 
+typedef struct sfp__journal sfp__journal;
+
+/* Processing times that are given instead of measured (--costs). */
+typedef struct sfp__costs {
+    double *seconds; /* (count) of a timestamp, used in turn */
+    int64_t count;
+    double query; /* seconds per sample, in place of them; NAN: not given */
+} sfp__costs;
+
 /* Constant once the stream begins, except for the digests. */
 struct sfp__plan {
     const sfp__run_options *opt;
@@ -47,13 +56,12 @@ struct sfp__plan {
     int64_t curve_every;     /* timestamps between two points of a curve */
     int stream_classes;      /* number of classes in an indexed stream */
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
-    double *costs;           /* (cost_count) processing times in seconds, used in turn */
-    int64_t cost_count;      /* 0: processing times are measured */
-    double query_cost;       /* seconds per sample, instead of costs; NAN: not given */
+    sfp__costs costs;
+    int starved_tasks; /* clock paper: tasks of which one batch is kept although there is time for less */
 };
 
 /* Saved in checkpoints beside the learner, the arrivals, the classes and the result. */
-typedef struct sfp__position {
+struct sfp__position {
     int64_t timestamps; /* timestamps so far */
     int task;           /* the current task */
     int64_t arrived;    /* samples of the stream up to the last batch that was processed */
@@ -65,12 +73,12 @@ typedef struct sfp__position {
     bool evaluation_due;  /* after the last timestamp */
     double cs;            /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
     double query_seconds; /* mean processing time per sample; 0: not measured yet */
-} sfp__position;
+};
 
 struct sfp__classes {
     const sfp__plan *plan;
     sfp__learner *learner;
-    sfp_result *r;
+    sfp__journal *journal;
     int count;          /* classes of the dataset; of a live stream, so far */
     uint8_t *trained;   /* (capacity) 1: a sample of the class was learned from */
     int capacity;       /* at least count */
@@ -78,11 +86,10 @@ struct sfp__classes {
     int unseen;         /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
     sfp__names known;   /* live streams: the classes that a list or a state names, and those that have appeared */
     sfp__names refused; /* labels that were refused and reported (classes strict) */
-    char refusal[SFP_ERROR_MAX]; /* the first of these messages; "": none */
 };
 
-typedef struct sfp__journal {
-    sfp_result *r;
+struct sfp__journal {
+    sfp_result *r;                       /* only journal.c changes it */
     sfp__line_log *events, *predictions; /* NULL: no directory, or nothing to write */
     uint64_t *ids;                       /* (maximum number of samples in a timestamp) */
     double began;                        /* sfp__monotonic_seconds() when the run was opened */
@@ -98,24 +105,22 @@ typedef struct sfp__journal {
         int32_t label[SFP__RUN_SHOWN];
         bool chosen[SFP__RUN_SHOWN];
     } shown; /* images of the last batch for the report, inside and outside the coreset */
-} sfp__journal;
+};
 
 typedef struct sfp__pace {
     double train_seconds; /* seconds of training since the last checkpoint */
     double saved_at;      /* sfp__monotonic_seconds() of the last checkpoint */
     double save_seconds;  /* seconds that it took */
-    double save_bytes;    /* live streams: size of its files */
     bool reported;        /* a message about less frequent checkpoints was printed */
     bool unsaved;         /* data has arrived since */
     /* live streams */
-    bool saved;        /* this process has written a checkpoint */
+    double save_bytes; /* size of the files of the last checkpoint; 0: this process has written none */
     double state_at;   /* sfp__monotonic_seconds() when state and report were written; -INFINITY: never */
     bool arrived;      /* something has arrived, or a message says that the run waits for it */
     double notices_at; /* sfp__monotonic_seconds() of the last messages about: */
     uint64_t skipped;  /* unreadable images, */
     uint64_t dropped;  /* samples that were dropped, */
     int evaluations;   /* and evaluations */
-    bool no_registry;  /* a message about a failure of the registry was printed */
 } sfp__pace;
 
 typedef enum sfp__run_phase { SFP__RUN_OPENED, SFP__RUN_STARTED, SFP__RUN_ENDED, SFP__RUN_FAILED } sfp__run_phase;
@@ -137,6 +142,7 @@ struct sfp__run {
     int created;               /* directories that were created for `out` */
     int lock;                  /* on the directory */
     bool resumed, begun;       /* continued from a checkpoint; the directory is ready for files */
+    bool no_registry;          /* a message about a failure of the registry was printed */
     unsigned failures;         /* of matrix products, when the run was opened */
 };
 
@@ -144,8 +150,6 @@ struct sfp__run {
 
 /* Tells the learner which classes compete in the current task. */
 sfp_status sfp__run_set_classes(sfp__run *run, sfp_error *err);
-/* Returns how many of `count` images may be unreadable. */
-uint64_t sfp__run_max_skipped(const sfp__plan *p, uint64_t count);
 /* The progress callback of the evaluator; ctx: the run. */
 void sfp__run_report_evaluation(void *ctx, uint64_t done);
 
@@ -169,8 +173,8 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
 /* Fails if no image of the stream can be read: such a stream must not replace the files in the directory. rgb: (S, S, 3)
  * scratch. */
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err);
-/* Fails with "none of the images could be read". */
-sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
+/* Returns how many of `count` images may be unreadable. */
+uint64_t sfp__plan_max_skipped(const sfp__plan *p, uint64_t count);
 /* Computes the digests of the image lists, without which a position in the stream has no meaning. */
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
@@ -190,7 +194,7 @@ bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);
 /* Writes the processing time of a batch: the mean of --costs, else measured. */
 sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
 /* Clock paper: finds C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
-sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err);
+sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 
 /* ------------------------------------------------------------------ allocate.c */
 
@@ -208,9 +212,13 @@ int sfp__allocate_samples(int n, sfp__sample *samples, int want, sfp__candidate 
 
 /* ------------------------------------------------------------------- classes.c */
 
-sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp_result *r, sfp_error *err);
+sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp__journal *journal, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
-bool sfp__classes_reserve(sfp__classes *c, int count); /* in `trained`; false: no memory */
+/* A sample of the class was learned from. */
+void sfp__classes_trained(sfp__classes *c, int32_t label);
+/* Write and read which classes were learned from, for a checkpoint. A live stream has as many classes as the checkpoint. */
+void sfp__classes_write(const sfp__classes *c, sfp__json *j);
+bool sfp__classes_read(sfp__classes *c, const sfp__json_value *trained);
 /* After the state `path` was loaded: refuses it if its classes have other names than those of the stream; names the nameless. */
 sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, const char *path, sfp_error *err);
 /* Refuses the result in the file `path` if its classes have other names than those of the stream. */
@@ -220,11 +228,14 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
 /* Classes strict: fails if no class is known at the start, because every sample would be refused. */
 sfp_status sfp__classes_check_strict(const sfp__classes *c, sfp_error *err);
 /* Live streams: gives the test set the labels that its classes have in the stream by now. */
-sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err);
+void sfp__classes_match(sfp__classes *c, const sfp__plan *p);
 
 /* ------------------------------------------------------------------- journal.c */
 
+/* Begins the result. */
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err);
+/* Continues the result of an earlier process, and takes it. ended: its run had ended, and stays as it is. */
+void sfp__journal_restore(sfp__journal *j, const sfp__plan *p, sfp_result *then, bool ended);
 /* Opens DIR/events.jsonl and cuts it after the current timestamp; warns if lines are missing that the checkpoint counts. Opens
  * DIR/predictions.jsonl if images will be predicted. */
 sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timestamps, sfp__arrivals *a, sfp_error *err);
@@ -244,10 +255,18 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__
                                 const float *probability, const float *unknown, sfp__arrivals *a, sfp_error *err);
 /* Reports progress. t: the last timestamp; NULL: during an evaluation, of which `done` of `total` images are answered. */
 void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total);
+/* Adds a class that a live stream has introduced. */
+sfp_status sfp__journal_add_class(sfp__journal *j, const char *name, sfp_error *err);
+/* Records what the evaluator has measured, in `seconds`. */
+sfp_status sfp__journal_evaluated(sfp__run *run, double seconds, sfp_error *err);
+/* Records that the current task has ended. */
+void sfp__journal_end_task(sfp__run *run);
+/* Updates the counts of samples that the arrivals have. */
+void sfp__journal_count(sfp__journal *j, const sfp__arrivals *a);
 /* Updates the result's decode, wait and total seconds. */
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a);
 /* Updates all numbers of the result. */
-void sfp__journal_finish(sfp__run *run);
+void sfp__journal_finish(sfp__run *run, bool finished);
 /* Updates the diagnostics of the result, if they are on. */
 sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err);
 sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error *err);
@@ -269,14 +288,15 @@ sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err);
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err);
 /* Writes a checkpoint with the numbers of the result as they are, so that all files of a run that ends agree. */
 sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err);
-/* Live streams, after a sample was forgotten: replaces all files that contain what was learned. */
-sfp_status sfp__files_forget(sfp__run *run, sfp_error *err);
+/* Live streams, after a sample was forgotten: replaces all files that contain what was learned. *bytes: see sfp__files_save_running. */
+sfp_status sfp__files_forget(sfp__run *run, double *bytes, sfp_error *err);
 /* Refuses a checkpoint of another method or other settings. One that is missing or damaged is left to sfp__files_resume. */
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
 /* Continues from the checkpoint: run->resumed says whether there was one, *finished whether its run had ended. */
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err);
-/* Live streams: writes a checkpoint and the result so far and, if they are older than a minute, state, report and registry entry. */
-sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err);
+/* Live streams: writes a checkpoint and the result so far; all: also state, report and registry entry. *bytes: the size of checkpoint
+ * and state. */
+sfp_status sfp__files_save_running(sfp__run *run, bool all, double *bytes, sfp_error *err);
 /* Writes the checkpoint and the registry entry: everything that a stopped run leaves. */
 sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err);
 /* Writes logs, state, report, checkpoint, registry entry and, as the last file, result.json. */

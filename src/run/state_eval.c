@@ -121,8 +121,7 @@ static void on_progress(void *ctx, uint64_t done)
         s->opt->progress(s->opt->ctx, done, s->total);
 }
 
-/* Predicts all images; accuracy (tasks) may be NAN. */
-static sfp_status predict_all(eval_context *s, double *accuracy, sfp_error *err)
+static sfp_status predict_all(eval_context *s, sfp_error *err)
 {
     const sfp__evaluation_engine *g = s->engine;
     sfp_evaluation *e = s->e;
@@ -138,26 +137,30 @@ static sfp_status predict_all(eval_context *s, double *accuracy, sfp_error *err)
     s->evaluator->on_progress = on_progress;
     s->evaluator->progress_ctx = s;
     double begin = sfp__monotonic_seconds();
-    TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, accuracy, s->data->base.classes, e->confusion, err));
+    TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, s->data->base.classes, err));
     e->seconds = sfp__monotonic_seconds() - begin;
     return SFP_OK;
 }
 
 /* Fills the rows of tasks and classes, and the numbers over all tasks. */
-static sfp_status sum_up(eval_context *s, const double *accuracy, sfp_error *err)
+static sfp_status sum_up(eval_context *s, sfp_error *err)
 {
     sfp_evaluation *e = s->e;
-    const sfp__evaluator *from = s->evaluator;
+    sfp__evaluator *from = s->evaluator;
     double sum = 0;
     int n = 0;
     for (int t = 0; t < e->tasks; t++) {
-        uint64_t images = from->answered[t], correct = images ? (uint64_t)llround(accuracy[t] * (double)images) : 0;
-        TRY(put_row(e, &e->task[t], s->tasks.task[t].name, images, correct, err));
+        uint64_t images = from->answered[t];
+        TRY(put_row(e, &e->task[t], s->tasks.task[t].name, images, from->correct[t], err));
         e->images += images;
-        e->correct += correct;
-        sum += images ? accuracy[t] : 0;
+        e->correct += from->correct[t];
+        sum += images ? from->accuracy[t] : 0;
         n += images > 0;
     }
+    if (from->classes)
+        TRY(sfp__alloc(&e->class_row, (size_t)from->classes, sizeof *e->class_row, err));
+    e->classes = from->classes;
+    e->confusion = TAKE(from->confusion);
     for (int c = 0; c < e->classes; c++) {
         const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
         uint64_t images = 0;
@@ -169,7 +172,6 @@ static sfp_status sum_up(eval_context *s, const double *accuracy, sfp_error *err
     e->calibration = sfp__reliability_error(&from->calibration[0]);
     e->unscaled_calibration = sfp__reliability_error(&from->calibration[1]);
     e->skipped = from->skipped;
-    (void)snprintf(e->first_error, sizeof e->first_error, "%s", from->first_error);
     e->unlabelled = s->data->unlabelled;
     return SFP_OK;
 }
@@ -177,25 +179,14 @@ static sfp_status sum_up(eval_context *s, const double *accuracy, sfp_error *err
 static sfp_status evaluate(eval_context *s, sfp_error *err)
 {
     sfp_evaluation *e = s->e;
-    OWNED double *accuracy = NULL;
     TRY(sfp__predictor_open(s->engine->vit, s->engine->pool, s->state, 0, &s->predictor, err));
     TRY(open_data(s, err));
     TRY(split_data(s, err));
-    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* at least one class: there are images */
-    TRY(sfp__alloc(&accuracy, tasks, sizeof *accuracy, err));
-    TRY(sfp__alloc(&e->task, tasks, sizeof *e->task, err));
+    TRY(sfp__alloc(&e->task, (size_t)s->tasks.count, sizeof *e->task, err));
     e->tasks = s->tasks.count;
-    if (classes <= SFP__CONFUSION_MAX) {
-        TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
-        TRY(sfp__alloc(&e->class_row, classes, sizeof *e->class_row, err));
-        e->classes = (int)classes;
-    }
-    TRY(predict_all(s, accuracy, err));
-    TRY(sum_up(s, accuracy, err));
-    if (e->images == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read (first: %s)", s->name,
-                         (unsigned long long)e->skipped, e->first_error);
-    return SFP_OK;
+    TRY(predict_all(s, err));
+    TRY(sum_up(s, err));
+    return e->images ? SFP_OK : sfp__skipped_all(&e->skipped, s->name, err);
 }
 
 sfp_status sfp__state_eval(const sfp__evaluation_engine *engine, const char *state, sfp_evaluation_options *opt,

@@ -15,11 +15,11 @@ struct sfp_evaluation {
     sfp__arena texts;    /* the names of the rows */
     uint64_t *confusion; /* (classes, classes), row: true class; NULL: more than SFP__CONFUSION_MAX classes */
     uint64_t images, correct;
-    double average;                               /* mean over the tasks that have images: average_accuracy in result.json */
-    double calibration, unscaled_calibration;     /* expected calibration error; without the fitted scale of the head */
-    uint64_t skipped, unlabelled, unknown_images; /* images that could not be read; without a label; of unknown classes */
-    char first_error[SFP_ERROR_MAX];              /* why the first unreadable image was skipped; "": none was */
-    double seconds;                               /* decoding and prediction */
+    double average;                           /* mean over the tasks that have images: average_accuracy in result.json */
+    double calibration, unscaled_calibration; /* expected calibration error; without the fitted scale of the head */
+    sfp__skipped skipped;
+    uint64_t unlabelled, unknown_images; /* images without a label; of unknown classes */
+    double seconds;                      /* decoding and prediction */
 };
 
 /* The engine that evaluates. */

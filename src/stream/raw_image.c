@@ -1,7 +1,8 @@
-/* Decodes, cuts and resizes an image of a source to the input of the backbone. */
+/* Decodes, cuts and resizes an image of a source to the input of the backbone; counts those that are skipped. */
 #include "stream/source.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,19 +45,16 @@ sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int siz
     return SFP_OK;
 }
 
-/* A process that has no descriptors left can open no file at all. */
-static bool has_descriptors(void)
-{
-    int fd = open("/", O_PATH | O_CLOEXEC);
-    return fd >= 0 && close(fd) == 0;
-}
-
 sfp_status sfp__source_settle(const sfp_source *s, sfp_status status, sfp_error *err)
 {
     atomic_int *failed = (atomic_int *)(uintptr_t)&s->failed_reads; /* the only member that changes */
     if (!sfp__is_machine_error(status))
         atomic_store(failed, 0);
-    if (status != SFP_EIO || !has_descriptors() || atomic_fetch_add(failed, 1) + 1 >= FAILED_MAX)
+    if (status != SFP_EIO)
+        return status;
+    int fd = open("/", O_PATH | O_CLOEXEC); /* a process that has no descriptors left can open no file at all */
+    bool has_descriptors = fd >= 0 && close(fd) == 0;
+    if (!has_descriptors || atomic_fetch_add(failed, 1) + 1 >= FAILED_MAX)
         return status;
     if (err)
         err->status = SFP_EFORMAT;
@@ -79,4 +77,44 @@ sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp
         status = read_once(s, i, size, how, rgb, err);
     }
     return sfp__source_settle(s, status, err);
+}
+
+/* --------------------------------------------------------------------- skipped images */
+
+void sfp__skipped_join(sfp__skipped *s, const sfp__skipped *later)
+{
+    if (!*s->first)
+        memcpy(s->first, later->first, sizeof s->first);
+    s->count += later->count;
+    s->refused |= later->refused;
+}
+
+void sfp__skipped_add(sfp__skipped *s, const char *why)
+{
+    sfp__skipped one = {.count = 1};
+    (void)snprintf(one.first, sizeof one.first, "%s", why);
+    sfp__skipped_join(s, &one);
+}
+
+void sfp__skipped_text(const sfp__skipped *s, const char *what, char *buf, size_t size)
+{
+    bool one = s->count == 1, known = *s->first;
+    (void)snprintf(buf, size, "%llu %s%s could not be %s and %s skipped%s%s%s", (unsigned long long)s->count, what,
+                   one ? "" : "s", s->refused ? "used" : "read", one ? "was" : "were", known ? " (first: " : "", s->first,
+                   known ? ")" : "");
+}
+
+sfp_status sfp__skipped_check(const sfp__skipped *s, const char *name, uint64_t allowed, uint64_t total, sfp_error *err)
+{
+    if (s->count <= allowed)
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT,
+                     "%s: %llu of %llu images could not be read, but --max-skipped allows only %llu (first: %s)", name,
+                     (unsigned long long)s->count, (unsigned long long)total, (unsigned long long)allowed, s->first);
+}
+
+sfp_status sfp__skipped_all(const sfp__skipped *s, const char *name, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be %s (first: %s)", name, (unsigned long long)s->count,
+                     s->refused ? "used" : "read", s->first);
 }

@@ -144,6 +144,22 @@ sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp
  * SFP_EFORMAT: one file that the disk cannot read is skipped like a damaged one. Only if several images in a row cannot be read,
  * or if there are no descriptors, the machine has failed, and the status stays. Thread-safe. */
 sfp_status sfp__source_settle(const sfp_source *s, sfp_status status, sfp_error *err);
+
+/* Images that are skipped, because they cannot be read or because their label is refused. */
+typedef struct sfp__skipped {
+    uint64_t count;
+    bool refused;              /* a label was refused */
+    char first[SFP_ERROR_MAX]; /* why the first one was skipped; "": an earlier process did */
+} sfp__skipped;
+
+void sfp__skipped_add(sfp__skipped *s, const char *why);
+void sfp__skipped_join(sfp__skipped *s, const sfp__skipped *later);
+/* Writes "2 images could not be read and were skipped (first: WHY)" to buf. what: "image". */
+void sfp__skipped_text(const sfp__skipped *s, const char *what, char *buf, size_t size);
+/* Fails if more images of `name` are skipped than are allowed of so many. */
+sfp_status sfp__skipped_check(const sfp__skipped *s, const char *name, uint64_t allowed, uint64_t total, sfp_error *err);
+/* Fails because all images of `name` are skipped. */
+sfp_status sfp__skipped_all(const sfp__skipped *s, const char *name, sfp_error *err);
 /* Writes a hash of the names, labels and order of the images of an indexed source, never 0. The names do not depend on where the
  * dataset is. */
 sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err);

@@ -117,7 +117,7 @@ TEST(samples_of_unknown_classes_are_counted)
     assert_int_equal(e->tasks, 1);
     assert_int_equal(e->classes, 2);
     assert_int_equal(e->images, 8);
-    assert_int_equal(e->skipped, 1);
+    assert_int_equal(e->skipped.count, 1);
     assert_int_equal(e->unknown_count, 1);
     assert_string_equal(e->unknown[0].name, "dog");
     assert_int_equal(e->unknown_images, 4);
