@@ -69,6 +69,44 @@ TEST(a_file_being_written_waits_until_it_is_closed)
     check_next(s, "cat", "first");
 }
 
+/* The number of events for which the kernel has a place; 0: unknown. */
+static long most_events(void)
+{
+    long most = 0;
+    FILE *f = fopen("/proc/sys/fs/inotify/max_queued_events", "r");
+    if (f && fscanf(f, "%ld", &most) != 1) /* NOLINT(cert-err34-c): a number of the kernel */
+        most = 0;
+    if (f)
+        (void)fclose(f);
+    return most;
+}
+
+/* Events are lost. Images that arrived before, and those whose events are lost, are delivered once each. */
+TEST(after_an_overflow_of_events_each_image_is_delivered_once)
+{
+    const char *const others[] = {in_directory("w/dog/notes"), in_directory("w/dog/draft")};
+    long most = most_events();
+    if (most < 1 || most > 1 << 20)
+        skip();
+    PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/cat/2.jpg", "c2"}, {"w/dog/notes", ""}, {"w/dog/draft", ""});
+    sfp_source *s = open_dir("w");
+    CHECK_NEXT(s, {"cat", "c1"}, {"cat", "c2"});
+    put_text("w/cat/3.jpg", "c3");
+    check_next(s, "cat", "c3");
+    put_text("w/cat/4.jpg", "c4");     /* its event is the first in the queue of the kernel */
+    for (long i = 0; i <= most; i++) { /* two files in turn: equal events in a row become one */
+        int fd = open(others[i % 2], O_WRONLY);
+        assert_true(fd >= 0);
+        assert_int_equal(close(fd), 0);
+    }
+    PUT_TEXTS({"w/cat/5.jpg", "c5"}, {"w/bird/6.jpg", "b6"}, {"w/7.jpg", "l7"});
+    CHECK_NEXT(s, {"cat", "c4"}, {"bird", "b6"}, {"cat", "c5"}, {"-", "l7"});
+    put_text("w/bird/8.jpg", "b8");
+    check_next(s, "bird", "b8");
+    put_text("w/.end", "");
+    check_end(s);
+}
+
 /* Returns whether the kernel reports that a file is open for writing. */
 static bool has_leases(void)
 {
