@@ -1,7 +1,7 @@
 /* streamfp: real-time stream learning for vision transformers.
  *
- * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict, merge, select,
- * convert and pretrain of the program `streamfp` use nothing else of the library.
+ * This header is the whole public interface and its manual. The commands run, eval, predict, merge, select, convert and
+ * pretrain of the program `streamfp` use nothing else of the library.
  *
  *   1 Errors and messages   5 Learner                  9 Evaluation
  *   2 Images                6 Predictor               10 Selectors and buffer methods of your own
@@ -877,63 +877,7 @@ typedef struct sfp_pretrain_result {
 SFP_API sfp_status sfp_pretrain(const sfp_settings *settings, const sfp_pretrain_options *options, sfp_pretrain_result *result,
                                 sfp_error *err);
 
-/* ------------------------------------------------------------------------------------------- 13 Experiments and sweeps
- *
- * Tables of runs: every combination of methods and settings, repeated with several seeds and class orders. Each cell is a run with its
- * own directory below "out" and its place in the registry, so that an execution that was killed continues and never runs a cell twice,
- * unless backbone, data or version have changed.
- * Outputs: out/index.html, out/tables (Markdown, CSV, LaTeX, SVG) and out/results.json.
- *
- *     const char *grid[] = {"sigma=0.2,0.5", "buffer=er,streamfp"};
- *     sfp_experiment_options o = SFP_EXPERIMENT_OPTIONS_INIT;
- *     o.out = "sweeps/1", o.seeds = 3;
- *     sfp_sweep(2, grid, settings, &o, NULL, &err); */
-
-typedef struct sfp_experiment_progress {
-    size_t size;         /* set by the library */
-    int32_t done, total; /* runs */
-    int32_t repetition;  /* of the current run, from 1 */
-    int32_t finished;    /* 1: the current run has just ended */
-    const char *cell;    /* its name: "E3, ER*, lambda 6028" */
-    double seconds;      /* that it took; 0: it was run before */
-    double accuracy;     /* NaN: not measured */
-    double eta;          /* seconds for the remaining runs; NaN: unknown, because no run has finished yet */
-} sfp_experiment_progress;
-
-typedef struct sfp_experiment_options {
-    size_t size;               /* sizeof(sfp_experiment_options) */
-    const char *out;           /* directory, created if it is missing */
-    int32_t seeds;             /* repetitions; 0: 1, of a sweep 3 */
-    int32_t orders;            /* class orders of the paper's authors, one repetition each; 0: 5, of a sweep none; -1: none */
-    double budget_minutes;     /* repetitions and experiments that do not fit are omitted; 0: no limit */
-    int32_t calibrate;         /* batches that are measured per method; 0: 20 */
-    int32_t dry_run;           /* 1: runs nothing; the JSON lists the runs with estimated times (null: unknown) */
-    const char *check;         /* results.json of an earlier execution: fails if a number has moved. NULL: none */
-    const char *paper_dataset; /* "Stream-51", "CORe50", "Clear10" or "Clear100": figures to compare with; NULL: by the data */
-    const char *backbones;     /* experiment A2: NAME=FILE,NAME=FILE; NULL: only that of the settings */
-    int32_t no_cache;          /* 1: runs do not share features of images in out/cache */
-    int32_t reserved;
-    const char *command;                                                  /* shown with the tables; NULL: none */
-    void (*progress)(void *ctx, const sfp_experiment_progress *progress); /* before and after each run; NULL: none */
-    sfp_log_fn log;                                                       /* NULL: no messages */
-    int (*cancelled)(void *ctx); /* asked often; 1: stop. The same call continues. NULL: never */
-    void *ctx;                   /* of the callbacks */
-} sfp_experiment_options;
-#define SFP_EXPERIMENT_OPTIONS_INIT SFP_INIT(sfp_experiment_options)
-
-/* Experiment i of the library, from 0; returns 0 if there is none. name, title and question may be NULL. */
-SFP_API int sfp_experiment_info(int i, const char **name, const char **title, const char **question);
-
-/* Runs experiments: "E3", "E1" (E1-select and E1-buffer), "E3,E4" or "all". settings NULL: the built-in backbone on Fashion-MNIST;
- * those that an experiment varies have no effect. *json (may be NULL) is results.json; free it with sfp_free. */
-SFP_API sfp_status sfp_experiment(const char *names, const sfp_settings *settings, const sfp_experiment_options *options,
-                                  char **json, sfp_error *err);
-
-/* Runs all combinations of grids (count), each "KEY=VALUE,VALUE". The values of the last one are the columns of the table. */
-SFP_API sfp_status sfp_sweep(int count, const char *const *grids, const sfp_settings *settings,
-                             const sfp_experiment_options *options, char **json, sfp_error *err);
-
-/* ------------------------------------------------------------------------------------ 14 Heads on features of your own
+/* ------------------------------------------------------------------------------------ 13 Heads on features of your own
  *
  * The closed-form heads of a learner, without an engine: for features that come from another model or another machine. A head that is
  * given the features of `streamfp predict --features` (or of sfp_predictor_open_backbone) answers as a learner of the same method.

@@ -1,4 +1,4 @@
-"""Closed-form heads on features of your own (streamfp.h, part 14)."""
+"""Closed-form heads on features of your own (streamfp.h, part 13)."""
 
 from __future__ import annotations
 

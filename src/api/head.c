@@ -1,4 +1,4 @@
-/* Heads on features of the caller (streamfp.h, part 14): the closed-form heads of a learner, with names of classes and a file. */
+/* Heads on features of the caller (streamfp.h, part 13): the closed-form heads of a learner, with names of classes and a file. */
 #include "api/api.h"
 
 #include "base/in_library.h"

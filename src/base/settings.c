@@ -262,7 +262,9 @@ static sfp_status check_text(const sfp__opt *o, const char *text, const char *or
     return status;
 }
 
-/* Settings of a run and words of them that were removed, in which version, and what to use instead. */
+#define BY_COMPARE "0.12", "use 'streamfp compare', which writes LaTeX, Markdown, CSV, HTML and SVG"
+
+/* Settings and words of them that were removed, in which version, and what to use instead. A key is that of a run, or "COMMAND OPTION". */
 static const struct removed {
     const char *key, *word, *version, *instead; /* word NULL: the whole setting */
 } removed[] = {
@@ -288,6 +290,11 @@ static const struct removed {
     {"answer", NULL, "0.11", "predictions are among the classes seen"},
     {"drift", "ph", "0.11", "use new-class"},
     {"allocate", "queries", "0.9", "use adaptive, which never trains"},
+    {"runs latex", NULL, BY_COMPARE},
+    {"runs csv", NULL, BY_COMPARE},
+    {"runs markdown", NULL, BY_COMPARE},
+    {"runs html", NULL, BY_COMPARE},
+    {"runs plot", NULL, BY_COMPARE},
 };
 
 /* Returns the row of a setting (word NULL) or of a word; NULL: it was not removed. */
@@ -420,7 +427,10 @@ sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
     const char *best = NULL;
-    const struct removed *was = sfp__args_find(a, "preset") ? find_removed(name, NULL) : NULL;
+    char key[2 * SFP__KEY_LENGTH_MAX] = "";
+    bool of_run = sfp__args_find(a, "preset");
+    (void)snprintf(key, sizeof key, "%s%s%s", of_run || !a->command ? "" : a->command, of_run ? "" : " ", name);
+    const struct removed *was = find_removed(key, NULL);
     if (was)
         return sfp__fail(err, SFP_EINVAL, "%s '%s%s' was removed in version %s; %s", what, dashes, name, was->version,
                          was->instead);

@@ -3,8 +3,7 @@
  * A row says everything about a setting: key, type, range, default, help, the place of its value in the options' struct, and for
  * the settings of a run also who uses it, what it changes, how files save it, and whether a resumed run may have another value.
  * Every consumer is a loop over rows: the parser, `--help`, the manual page, docs/options.md, the shell completion, the library's
- * sfp_settings_info, the settings in results, states and checkpoints, the check of a resumed run, and experiments. No other place
- * lists keys.
+ * sfp_settings_info, the settings in results, states and checkpoints, and the check of a resumed run. No other place lists keys.
  *
  * A value is parsed once, when it is set; sfp__args_store writes all values to the options' struct. A value records its origin and
  * its rank. A new value replaces an earlier one of the same or a lower rank, so the order between ranks does not matter. */
@@ -92,7 +91,6 @@ typedef struct sfp__opt {
     const char *example, *see; /* docs/options.md: options of a run, "--sigma 0.3"; keys of related settings; NULL: none */
     /* STRING: checks a text when it is set. An error begins with the name of the option, its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
-    bool per_run; /* experiments set it for each run */
     bool repeats; /* STRING: may be given several times; the values are joined by line breaks */
     bool hidden;  /* an earlier option that is still accepted, but not listed in help and completion */
 } sfp__opt;

@@ -1,6 +1,7 @@
 /* From argv to a command: finds the command, parses its options, runs it, and checks that its output was written. */
 #include "cli/command.h"
 
+#include "cli/external.h"
 #include "cli/help.h"
 #include "cli/ui.h"
 
@@ -11,9 +12,10 @@
 #include <string.h>
 
 const sfp__command *const sfp__commands[] = {
-    &sfp__cmd_run,      &sfp__cmd_runs,    &sfp__cmd_sweep,   &sfp__cmd_experiment, &sfp__cmd_eval,   &sfp__cmd_select,
-    &sfp__cmd_data,     &sfp__cmd_predict, &sfp__cmd_correct, &sfp__cmd_classes,    &sfp__cmd_forget, &sfp__cmd_merge,
-    &sfp__cmd_pretrain, &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_bench,      &sfp__cmd_help,   NULL,
+    &sfp__cmd_run,     &sfp__cmd_runs,    &sfp__cmd_eval,     &sfp__cmd_select,
+    &sfp__cmd_data,    &sfp__cmd_predict, &sfp__cmd_correct,  &sfp__cmd_classes,
+    &sfp__cmd_forget,  &sfp__cmd_merge,   &sfp__cmd_pretrain, &sfp__cmd_inspect,
+    &sfp__cmd_convert, &sfp__cmd_bench,   &sfp__cmd_help,     NULL,
 };
 
 const sfp__command *sfp__command_find(const char *name)
@@ -123,10 +125,12 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
 
 static int print_unknown_command(const char *name)
 {
-    const char *names[sizeof sfp__commands / sizeof *sfp__commands] = {0};
+    const char *names[64] = {0};
     size_t count = 0;
-    for (; sfp__commands[count]; count++)
-        names[count] = sfp__commands[count]->name;
+    for (size_t i = 0; sfp__commands[i]; i++)
+        names[count++] = sfp__commands[i]->name;
+    for (const sfp__external *e = sfp__externals; e->name; e++)
+        names[count++] = e->name;
     const char *best = sfp__nearest(name, names, count);
     if (best)
         return sfp__usage_error(NULL, "unknown command '%s', did you mean '%s'?", name, best);
@@ -202,6 +206,15 @@ static int run_command(const sfp__command *c, int argc, char **argv)
     return run_parsed(c, &args, &err) ? print_failure(&args, &err) : SFP__EXIT_OK;
 }
 
+static int run_external(const char *name, char **argv)
+{
+    sfp_error err = {0};
+    if (sfp__external_run(name, argv, &err) == SFP_ENOTFOUND)
+        return print_unknown_command(name);
+    (void)sfp__print_error(&err);
+    return SFP__EXIT_USAGE;
+}
+
 int sfp__command_main(int argc, char **argv)
 {
     int code = SFP__EXIT_OK;
@@ -220,7 +233,7 @@ int sfp__command_main(int argc, char **argv)
     else if (name[0] == '-')
         code = sfp__usage_error(NULL, "unknown option '%s' (the first argument is a command)", name);
     else
-        code = print_unknown_command(name);
+        code = run_external(name, argv + 1);
 
     /* a full disk may be detected only now */
     errno = 0;

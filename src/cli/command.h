@@ -62,7 +62,6 @@ extern const sfp__command sfp__cmd_bench;
 extern const sfp__command sfp__cmd_convert;
 extern const sfp__command sfp__cmd_data;
 extern const sfp__command sfp__cmd_eval;
-extern const sfp__command sfp__cmd_experiment;
 extern const sfp__command sfp__cmd_help;
 extern const sfp__command sfp__cmd_inspect;
 extern const sfp__command sfp__cmd_classes;
@@ -74,7 +73,6 @@ extern const sfp__command sfp__cmd_pretrain;
 extern const sfp__command sfp__cmd_run;
 extern const sfp__command sfp__cmd_runs;
 extern const sfp__command sfp__cmd_select;
-extern const sfp__command sfp__cmd_sweep;
 
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp__command *const sfp__commands[];

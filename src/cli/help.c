@@ -2,6 +2,7 @@
 #include "cli/help.h"
 
 #include "cli/command.h"
+#include "cli/external.h"
 #include "cli/ui.h"
 
 #include <string.h>
@@ -124,6 +125,9 @@ void sfp__help_overview(FILE *to)
         int at = fprintf(to, "  %s", sfp__commands[i]->name);
         put_wrapped(to, sfp__commands[i]->summary, SUMMARY_COLUMN, at);
     }
+    (void)fputs("\nPrograms of the Python package:\n", to);
+    for (const sfp__external *e = sfp__externals; e->name; e++)
+        put_wrapped(to, e->summary, SUMMARY_COLUMN, fprintf(to, "  %s", e->name));
     (void)fputs("\n'streamfp COMMAND --help' explains a command, 'streamfp --version' prints the version.\n", to);
 }
 
@@ -237,6 +241,12 @@ static void print_man(FILE *to)
             (void)fputs(".fi\n", to);
         }
     }
+    (void)fputs(".SH PROGRAMS OF THE PYTHON PACKAGE\nThe command \\fINAME\\fR executes streamfp\\-\\fINAME\\fR, which is beside "
+                "streamfp or in "
+                "PATH. It is explained by \\fBstreamfp\\fR \\fINAME\\fR \\fB\\-\\-help\\fR.\n",
+                to);
+    for (const sfp__external *e = sfp__externals; e->name; e++)
+        (void)fprintf(to, ".TP\n%s\n%s.\n", e->name, e->summary);
     (void)fputs(".SH EXIT STATUS\n.TP\n0\nThe command succeeded.\n.TP\n1\nThe command failed, or a part of it failed.\n"
                 ".TP\n2\nThe command line is invalid.\n"
                 ".SH ENVIRONMENT\n.TP\nNO_COLOR\nIf set and not empty, no colour is used.\n",
@@ -259,8 +269,9 @@ static sfp_status run_help(const sfp__args *args, sfp_error *err)
     if (man + completion + options + args->operand_count > 1)
         return sfp__fail_usage(err, "too many arguments, expected only one of COMMAND, --man, --completion and --options");
     if (args->operand_count && !c) {
-        (void)sfp__usage_error(NULL, "unknown command '%s'", args->operands[0]);
-        return sfp__fail_usage(err, "%s", "");
+        char *program[] = {NULL, "--help", NULL};
+        (void)sfp__external_run(args->operands[0], program, err);
+        return sfp__as_usage(err);
     }
     for (size_t i = 0; man && sfp__commands[i]; i++)
         TRY(describe(sfp__commands[i], err));

@@ -1,10 +1,9 @@
 /* Prints the option tables as a bash completion script. The name of an option's argument determines its completions: words in
  * lower case are offered as they are; FILE, DIR and PATH complete files; KIND:PATH completes a source kind and then a file;
- * KEY=VALUE completes the key of an option (of --grid, the key of an option of a run). Other arguments, such as numbers, have no
- * completions. The operands of a command ("show RUN | compare RUN...") are treated in the same way. */
+ * KEY=VALUE completes the key of an option. Other arguments, such as numbers, have no completions. The operands of a command ("show RUN | compare RUN...") are treated in the same way. */
+#include "cli/external.h"
 #include "cli/help.h"
 
-#include "run/options.h"
 #include "stream/source.h"
 
 #include <ctype.h>
@@ -50,6 +49,7 @@ static const char options_begin[] = "' \"$cur\"\n"
                                     "        prev=${COMP_WORDS[at-1]}\n"
                                     "        case ${COMP_WORDS[at-2]} in --set | --grid) prev=--$prev ;; esac ;;\n"
                                     "    esac\n"
+                                    "    case $command in sweep | experiment) command=run prev=${prev/#--grid/--set} ;; esac\n"
                                     "    case $command:$prev in\n";
 
 /* ------------------------------------------------------- words for an argument */
@@ -92,29 +92,12 @@ static const char *files_of(const char *arg)
     return found;
 }
 
-/* The options of a run, as keys, without those that a sweep sets for each run. */
-static void put_run_keys(FILE *to)
-{
-    const char *gap = "";
-    for (const sfp__opt *o = sfp__run_table; o < sfp__run_table + sfp__run_table_count; o++)
-        if (o->type != SFP__OPT_GROUP && o->scope != SFP__SCOPE_COMMAND && !o->per_run) {
-            (void)fprintf(to, "%s%s=", gap, o->name);
-            gap = " ";
-        }
-}
-
 /* Prints the completion of an argument. */
 static void put_argument(FILE *to, const char *arg)
 {
     const char *files = files_of(arg);
     if (strncmp(arg, "KIND:", 5) == 0) {
         (void)fputs("_streamfp_sources \"$cur\"", to);
-        return;
-    }
-    if (strncmp(arg, "KEY=", 4) == 0) {
-        (void)fputs("_streamfp_begin '", to);
-        put_run_keys(to);
-        (void)fputs("' \"$cur\"", to);
         return;
     }
     (void)fprintf(to, "%s%s '", files ? "_streamfp_files " : "_streamfp_words", files ? files : "");
@@ -215,11 +198,10 @@ static void put_verbs(FILE *to, const sfp__command *c)
     }
 }
 
-static void put_experiment_names(FILE *to, const sfp__command *c)
+static void put_externals(FILE *to)
 {
-    const char *name;
-    for (int i = 0; c == &sfp__cmd_experiment && sfp_experiment_info(i, &name, NULL, NULL); i++)
-        (void)fprintf(to, " %s", name);
+    for (const sfp__external *e = sfp__externals; e->name; e++)
+        (void)fprintf(to, " %s", e->name);
 }
 
 static void put_operands(FILE *to, const sfp__command *c)
@@ -231,11 +213,11 @@ static void put_operands(FILE *to, const sfp__command *c)
         (void)fputs("_streamfp_words '", to);
         for (size_t k = 0; sfp__commands[k]; k++)
             (void)fprintf(to, "%s%s", k ? " " : "", sfp__commands[k]->name);
+        put_externals(to);
         (void)fputs("' \"$cur\" ;;\n", to);
     } else {
         (void)fputs("verbs='", to);
         put_words(to, c->operands);
-        put_experiment_names(to, c);
         (void)fputs("' ;;\n", to);
     }
 }
@@ -248,6 +230,7 @@ void sfp__help_bash(FILE *to)
     (void)fputs(beginning, to);
     for (size_t i = 0; sfp__commands[i]; i++)
         (void)fprintf(to, " %s", sfp__commands[i]->name);
+    put_externals(to);
     (void)fputs(options_begin, to);
     for (size_t i = 0; sfp__commands[i]; i++) {
         size_t count;

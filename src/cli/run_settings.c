@@ -100,16 +100,12 @@ static sfp_status describe_defaults(table *t, sfp_error *err)
 
 sfp_status sfp__run_describe_options(sfp_error *err)
 {
-    static bool described;
     char name[SFP__KEY_LENGTH_MAX];
     table *t = run_table();
-    if (described)
-        return SFP_OK;
     TRY(describe_defaults(t, err));
     const sfp__opt *preset = sfp__opt_find(t->option, sfp__run_table_count, "preset");
     for (int i = 0; *sfp__word_at(preset->arg, i, name, sizeof name); i++)
         TRY(describe_preset(name, t->preset_help, err));
-    described = true;
     return SFP_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The options of `streamfp run`, which sweep and experiment have, too. */
+/* The options of `streamfp run`. */
 #ifndef SFP_CLI_RUN_SETTINGS_H
 #define SFP_CLI_RUN_SETTINGS_H
 

@@ -44,7 +44,7 @@
         SFP__ROW_REAL("lr", "R", "0.001", 0, 1e6, "Learning rate of Adam.", SFP__TRAINED(AT(adam.lr), RUN),                   \
                       .example = "--preset paper --lr 0.003", .see = "steps"),                                                \
         SFP__ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of all random numbers.", SFP__EVERY(AT(seed), INFERENCE),          \
-                     .changes = SFP__CHANGES_RESULT, .per_run = true, .example = "--seed 3", .see = "order within"),
+                     .changes = SFP__CHANGES_RESULT, .example = "--seed 3", .see = "order within"),
 
 /* The fingerprints */
 #define SFP__ROWS_FINGERPRINT(AT)                                                                                                \

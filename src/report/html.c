@@ -38,43 +38,6 @@ sfp_status sfp__page_write(sfp__text *t, const char *path, sfp_error *err)
     return t->failed ? sfp__fail_nomem(err) : sfp__file_write(path, t->s, t->length, err);
 }
 
-/* Finds the value of a colour of the light scheme in the style sheet, where it is the first: "--blue:#0067a3". */
-static const char *find_color(const char *name, size_t n, size_t *length)
-{
-    for (const char *at = strstr(sfp_report_head, ":root{"); at && (at = strstr(at, "--")); at += 2)
-        if (strncmp(at, name, n) == 0 && at[n] == ':') {
-            *length = strcspn(at + n + 1, ";}");
-            return at + n + 1;
-        }
-    *length = strlen("#000");
-    return "#000";
-}
-
-void sfp__put_light_color(sfp__text *t, const char *name)
-{
-    size_t n;
-    const char *value = find_color(name, strlen(name), &n);
-    sfp__text_putn(t, value, n);
-}
-
-void sfp__put_drawing_style(sfp__text *t)
-{
-    static const char variable[] = "var(";
-    const char *at = strstr(sfp_report_head, "/* drawings */"), *end = strstr(sfp_report_head, "/* end of drawings */");
-    while (at < end) {
-        const char *next = strstr(at, variable), *close = next ? strchr(next, ')') : NULL;
-        next = next && close && next < end ? next : end;
-        sfp__text_putn(t, at, (size_t)(next - at));
-        at = next;
-        if (next < end) {
-            size_t n;
-            const char *name = next + strlen(variable), *value = find_color(name, (size_t)(close - name), &n);
-            sfp__text_putn(t, value, n);
-            at = close + 1;
-        }
-    }
-}
-
 static bool is_unsafe(uint32_t c)
 {
     bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);

@@ -20,11 +20,6 @@ void sfp__put_html(sfp__text *t, const char *s);
 /* Like sfp__put_html, with at most max_chars characters; the last is "…" if the text is longer. */
 void sfp__put_html_cut(sfp__text *t, const char *s, int max_chars);
 
-/* For drawings outside of a page: a colour of the light scheme as "#0067a3" (name: "--blue"), and the style rules of drawings,
- * with colours instead of variables. */
-void sfp__put_light_color(sfp__text *t, const char *name);
-void sfp__put_drawing_style(sfp__text *t);
-
 /* Number formats. All functions return buf; NAN and infinity become a dash. */
 #define SFP__SHORT 40
 const char *sfp__format_percent(double x, char buf[SFP__SHORT]); /* 85.3 % */

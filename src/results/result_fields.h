@@ -33,7 +33,7 @@ typedef struct sfp__result_field {
     int better;    /* 1: higher values are better, -1: lower ones, 0: neither */
     bool fraction; /* shown in percent in tables */
     bool column;   /* a column where runs are compared */
-    bool main;     /* also in the LaTeX table */
+    bool main;     /* also in the table of `runs compare` */
     bool rare;     /* only shown if it is not 0 */
 } sfp__result_field;
 

@@ -133,7 +133,7 @@ const sfp__opt sfp__run_table[] = {
     SFP__ROW_STRING("costs", "FILE", NULL,
                     "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "
                     "times. This makes a run repeatable.",
-                    AT(costs), RESULT_ONLY, .per_run = true, .example = "echo 0.01 >costs.txt\n--rate 200 --costs costs.txt",
+                    AT(costs), RESULT_ONLY, .example = "echo 0.01 >costs.txt\n--rate 200 --costs costs.txt",
                     .see = "clock rate calibrate"),
     SFP__ROW_INT("queue", "N", "0", 0, 100000,
                  "Clock virtual or real: maximum number of batches that wait while the learner is busy.", AT(queue), RESULT_ONLY,
@@ -198,7 +198,7 @@ const sfp__opt sfp__run_table[] = {
         "out", "DIR", NULL,
         "Directory for the results: result.json, events.jsonl, state.safetensors, checkpoint, report.html. A finished "
         "run in it is replaced. Default: runs/N in the current directory.",
-        AT(out), OUTPUT, .per_run = true, .example = "--out runs/first", .see = "resume checkpoint-every"),
+        AT(out), OUTPUT, .example = "--out runs/first", .see = "resume checkpoint-every"),
     SFP__ROW_REAL(
         "checkpoint-every", "SECONDS", NULL, 0, 1e6,
         "Seconds between checkpoints: of training, or on live streams and with --clock real of wall time. Default: 2, for a "
@@ -220,7 +220,7 @@ const sfp__opt sfp__run_table[] = {
         "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "
         "changed. The options must be as before, except threads, eval-every, label-queue and, on live streams, rate, "
         "clock, queue, queue-policy, allocate, test and eval-limit.",
-        AT(resume), OUTPUT, .per_run = true, .example = "--out runs/first --resume", .see = "out checkpoint-every"),
+        AT(resume), OUTPUT, .example = "--out runs/first --resume", .see = "out checkpoint-every"),
     SFP__ROW_JSON,
     SFP__ROW_GROUP("Program"),
     SFP__ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line has precedence.",

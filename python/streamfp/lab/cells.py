@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+import streamfp
+
 from . import options
 from .catalogue import Experiment, Metric, Variant, reference
 from .costs import Costs, image_size, read_json, write_file
@@ -324,5 +326,11 @@ def find_program() -> str:
     beside = Path(sys.argv[0]).resolve().parent / "streamfp"
     found = os.environ.get("STREAMFP") or (str(beside) if beside.is_file() else shutil.which("streamfp"))
     if not found:
-        raise LabError("the program streamfp was not found in PATH; set STREAMFP to its path", 1)
+        raise LabError("the program streamfp was not found in PATH; set STREAMFP to its path")
+    try:
+        version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout.strip()
+    except OSError as e:
+        raise LabError(f"{found}: {e.strerror}") from None
+    if version != f"streamfp {streamfp.__version__}":
+        raise LabError(f"{found} is {version or 'another program'}, expected streamfp {streamfp.__version__}, as the Python package")
     return found

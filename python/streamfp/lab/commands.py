@@ -1,4 +1,4 @@
-"""The programs streamfp-experiment, streamfp-sweep and streamfp-compare."""
+"""The programs streamfp-experiment, streamfp-sweep and streamfp-compare, which `streamfp experiment` and so on execute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import LabError
 
@@ -24,10 +24,12 @@ def _guarded(run: Callable[[list[str]], int]) -> Callable[[], int]:
 
     def main() -> int:
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-        if missing:
-            print(f"streamfp: missing Python packages: {', '.join(missing)} (on Debian: python3-NAME)", file=sys.stderr)
-            return 2
         try:
+            if sys.version_info < (3, 11):
+                raise LabError(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.11 or later")
+            if missing:
+                debian = " ".join(f"python3-{name}" for name in missing)
+                raise LabError(f"{sys.executable} has no {', '.join(missing)}; pip install {' '.join(missing)}, or apt-get install {debian}")
             return run(sys.argv[1:])
         except LabError as e:
             print(f"streamfp: {e}", file=sys.stderr)
@@ -38,8 +40,13 @@ def _guarded(run: Callable[[list[str]], int]) -> Callable[[], int]:
     return main
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise LabError(f"{message}; see '{self.prog} --help'")
+
+
 def _parser(name: str, description: str, seeds: int) -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+    p = _Parser(
         prog=name,
         description=description + " All other options are those of 'streamfp run', and apply to every run.",
         allow_abbrev=False,
@@ -60,15 +67,15 @@ def _parser(name: str, description: str, seeds: int) -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    if (n := int(text)) < 1:
-        raise ValueError
-    return n
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}', expected a number from 1 on")
+    return int(text)
 
 
 def _shard(text: str) -> tuple[int, int]:
     index, _, count = text.partition("/")
-    if not 1 <= int(index) <= int(count):
-        raise ValueError
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(f"'{text}', expected I/N, for example 1/3")
     return int(index), int(count)
 
 
@@ -81,7 +88,7 @@ def _execute(args: argparse.Namespace, given: dict[str, str], experiments: list[
     out: Path = args.out
     if out.exists() and any(out.iterdir()) and not (out / "cells").is_dir():
         raise LabError(f"{out} has files that are not of an experiment; use another --out")
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = shlex.join([*Path(sys.argv[0]).name.split("-", 1), *sys.argv[1:]])
     plan = Plan(out, given, args.seeds, orders, args.seed, not args.no_share, backbones)
     costs = Costs(args.costs or out / "costs.json", args.calibrate, lambda text: print(text, file=sys.stderr, flush=True), not args.dry_run)
     cells = plan.cells(experiments)
@@ -121,7 +128,7 @@ def _experiment(arguments: list[str]) -> int:
     from . import options
     from .catalogue import choose, experiments
 
-    p = _parser("streamfp-experiment", "Repeats the tables of the paper, with a verdict for every claim. Without a name, lists them.", 4)
+    p = _parser("streamfp experiment", "Repeats the tables of the paper, with a verdict for every claim. Without a name, lists them.", 4)
     p.add_argument("names", nargs="?", help="all, or names separated by commas")
     p.add_argument("--orders", type=int, metavar="N", default=5, help="number of class orders (those of the paper's authors); 0: that of --order")
     p.add_argument("--backbones", metavar="NAME=FILE,...", default="", help="experiment A2: pretrained backbones to compare")
@@ -178,7 +185,7 @@ def _sweep(arguments: list[str]) -> int:
     from . import options
     from .catalogue import sweep
 
-    p = _parser("streamfp-sweep", "Runs all combinations of some settings on your data, as one table with intervals.", 3)
+    p = _parser("streamfp sweep", "Runs all combinations of some settings on your data, as one table with intervals.", 3)
     p.add_argument("--grid", action="append", metavar="KEY=VALUE,...", default=[], help="values of a setting; may be repeated. The last one gives the columns")
     args, rest = p.parse_known_args(arguments)
     args.out = args.out or Path("sweep")
@@ -192,15 +199,17 @@ def _sweep(arguments: list[str]) -> int:
 def _compare(arguments: list[str]) -> int:
     from .compare import compare
 
-    p = argparse.ArgumentParser(
-        prog="streamfp-compare",
-        description="Tables and plots of runs that exist. Runs that differ only in the seed share a row, with mean and 95 %% interval.",
+    p = _Parser(
+        prog="streamfp compare",
+        description="Tables and plots of runs that exist. Runs that differ only in the seed share a row, with mean and, from 3 runs on, 95 %% "
+        "Student-t interval. 'streamfp runs compare' prints a plain table, or JSON, without Python.",
         allow_abbrev=False,
     )
-    p.add_argument("runs", nargs="+", metavar="DIR", help="directories of runs")
+    p.add_argument("runs", nargs="+", metavar="RUN", help="directories or numbers of runs, at least two")
     form = p.add_mutually_exclusive_group()
-    for name in ("latex", "csv", "markdown", "json"):
-        form.add_argument(f"--{name}", action="store_true", help=f"print {name}")
+    form.add_argument("--latex", action="store_true", help="print a LaTeX table")
+    form.add_argument("--csv", action="store_true", help="print all numbers, one per line")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
     p.add_argument("--plot", type=Path, metavar="FILE", help="write a plot (.svg or .png) of the accuracy")
     p.add_argument("--html", type=Path, metavar="FILE", help="write a page with the table and the plot")
     args = p.parse_args(arguments)

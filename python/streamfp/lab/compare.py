@@ -1,85 +1,93 @@
-"""Tables and plots of runs that exist."""
+"""Tables and plots of runs that exist. The program groups the runs and computes the means: `streamfp runs compare --json`."""
 
 from __future__ import annotations
 
 import argparse
 import html
-from pathlib import Path
+import json
+import math
+import subprocess
 from typing import Any
 
 import pandas as pd
 
-from . import options
 from . import statistics as st
 from .catalogue import Metric, experiments
-from .costs import read_json, write_file
+from .cells import find_program
+from .costs import write_file
 from .errors import LabError
 from .output import STYLE, to_latex, to_markdown, to_text
-from .plots import draw, trailing_number
+from .plots import draw
+from .results import show
+
+SHOWN = ("Acc", "Fgt", "Preq", "Runtime")
 
 
-def _read(directory: str) -> dict[str, Any]:
-    path = Path(directory)
-    found = read_json(path / "result.json" if path.is_dir() else path, "a result of a run")
-    if not isinstance(found.get("config"), dict):
-        raise LabError(f"{path}: not a result of a run")
-    return found
+def _compare(runs: list[str]) -> dict[str, Any]:
+    done = subprocess.run([find_program(), "runs", "compare", "--json", "--", *runs], capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(done.stderr.partition("\n")[0].partition(": ")[2])
+    return dict(json.loads(done.stdout))
 
 
-def _value(result: dict[str, Any], m: Metric) -> float:
-    if m.key == "runtime":
-        return float(sum(result.get("seconds", {}).get(k) or 0.0 for k in ("select", "train", "buffer")))
-    value = result.get(m.key)
-    return float("nan") if value is None else float(value)
+def _estimate(group: dict[str, Any], key: str) -> st.Estimate:
+    x = {k: math.nan if v is None else v for k, v in group[key].items()}
+    return st.Estimate(x["n"], x["mean"], x["half"], math.nan)
+
+
+def _numbers(values: list[str | None]) -> list[float] | None:
+    try:
+        return [float(v or "") for v in values]
+    except ValueError:
+        return None
+
+
+def _series(found: dict[str, Any], estimates: list[st.Estimate]) -> tuple[dict[str, dict[str, st.Estimate]], bool]:
+    """Lines over the only option with numbers by which the groups are named; else, bars."""
+    options, names = found["options_that_differ"], [g["name"] for g in found["columns"]]
+    numeric = {k: x for k in found["named_by"] if (x := _numbers(options[k]))}
+    if len(numeric) != 1:
+        return {n: {"": x} for n, x in zip(names, estimates)}, False
+    [(key, at)] = numeric.items()
+    columns = [f"{key} {x:g}" for x in sorted(set(at))]
+    series: dict[str, dict[str, st.Estimate]] = {}
+    for name, value, x, estimate in zip(names, options[key], at, estimates):
+        line = ", ".join(p for p in name.split(", ") if p not in (value, f"{key} {value}"))
+        series.setdefault(line, {c: st.estimate([]) for c in columns})[f"{key} {x:g}"] = estimate
+    return series, len(columns) > 1
 
 
 def compare(args: argparse.Namespace) -> int:
-    runs = [_read(d) for d in args.runs]
-    ignored = {"seed"} | {k for k, info in options.table().items() if not info.changes_result}
-    keys = sorted({k for r in runs for k in r["config"]} - ignored)
-    differing = [k for k in keys if len({str(r["config"].get(k)) for r in runs}) > 1]
-    groups: dict[str, dict[str, dict[str, Any]]] = {}  # by name, then by seed: of several runs with one seed, the newest counts
-    for r in sorted(runs, key=lambda r: str(r.get("started", ""))):
-        name = ", ".join(f"{k} {r['config'].get(k)}" for k in differing if r["config"].get(k) is not None) or "run"
-        groups.setdefault(name, {})[str(r["config"].get("seed"))] = r
-    metrics = [m for e in experiments().values() for m in e.metrics if m.name in ("Acc", "Fgt", "Preq", "Runtime")]
-    metrics = list({m.name: m for m in metrics}.values())
-    estimates = {n: {m.name: st.estimate([_value(r, m) for r in g.values()]) for m in metrics} for n, g in groups.items()}
-
-    def show(x: st.Estimate, m: Metric) -> str:
-        unit = 100 if m.percent else 1
-        half = f" ± {unit * x.half:.{m.decimals}f}" if x.n >= st.MIN_INTERVAL else ""
-        return f"{unit * x.mean:.{m.decimals}f}{half}" if x.n else ""
-
-    table = pd.DataFrame({m.name: [show(e[m.name], m) for e in estimates.values()] for m in metrics}, index=pd.Index(estimates, name="run"))
-    if args.json or args.csv:
-        frame = pd.DataFrame(
-            [(n, m, x.n, x.mean, x.half) for n, e in estimates.items() for m, x in e.items() if x.n],
-            columns=["run", "metric", "runs", "mean", "half width"],
-        )
-        print(frame.to_json(orient="records") if args.json else frame.to_csv(index=False), end="\n" if args.json else "")
+    found = _compare(args.runs)
+    groups = found["columns"]
+    metrics: dict[str, Metric] = {m.name: m for e in experiments().values() for m in e.metrics if m.name in SHOWN}
+    estimates = {m: [_estimate(g, "seconds.runtime" if m.key == "runtime" else m.key) for g in groups] for m in metrics.values()}
+    measured = {m: x for m, x in estimates.items() if any(e.n for e in x)}
+    names = [g["name"] + (" (not finished)" if g["not_finished"] else "") for g in groups]
+    heading = found["named_by"][0] if len(found["named_by"]) == 1 else "runs"
+    table = pd.DataFrame({m.name: [show(e, m) for e in x] for m, x in measured.items()}, index=pd.Index(names, name=heading))
+    caption = "Comparison of runs. " + " ".join(f"{m.name}: {m.meaning}." for m in measured)
+    if args.csv:
+        lines = [(n, k, *v.values()) for n, g in zip(names, groups) for k, v in g.items() if isinstance(v, dict) and v["n"]]
+        print(pd.DataFrame(lines, columns=["runs", "number", "n", "mean", "half width"]).to_csv(index=False), end="")
     elif args.latex:
-        print(to_latex(table, "Comparison of runs.", "tab:runs"), end="")
+        print(to_latex(table, caption, "tab:runs"), end="")
     elif args.markdown:
-        print(to_markdown(table), end="")
+        print(f"{to_markdown(table)}\n{caption}")
     else:
-        print(to_text(table))
+        print(f"{to_text(table)}\n\n{caption}")
     if args.plot or args.html:
-        numeric = len(differing) == 1 and len(groups) > 1 and all(pd.notna(trailing_number(n)) for n in groups)
-        if numeric:
-            series = {"runs": {n: e["Acc"] for n, e in estimates.items()}}
-        else:
-            series = {n: {"": e["Acc"]} for n, e in estimates.items()}
+        first = next(iter(measured))
+        series, lines_ = _series(found, measured[first])
         if args.plot:
-            write = draw(series, metrics[0], numeric, "png" if args.plot.suffix == ".png" else "svg")
             args.plot.parent.mkdir(parents=True, exist_ok=True)
-            args.plot.write_bytes(write)
+            args.plot.write_bytes(draw(series, first, lines_, "png" if args.plot.suffix == ".png" else "svg"))
         if args.html:
-            svg = "".join(draw(series, metrics[0], numeric).decode().partition("<svg")[1:])
-            title = "Comparison of runs"
+            svg = "".join(draw(series, first, lines_).decode().partition("<svg")[1:])
             write_file(
                 args.html,
-                f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
-                f"<section>{table.to_html(border=0)}</section>{svg}<p class='note'>{html.escape(' '.join(args.runs))}</p></html>\n",
+                "<!doctype html><html lang='en'><meta charset='utf-8'><title>Comparison of runs</title>"
+                f"<style>{STYLE}</style><h1>Comparison of runs</h1><section>{table.to_html(border=0)}</section>{svg}"
+                f"<p class='note'>{html.escape(caption)}<br>{html.escape(' '.join(args.runs))}</p></html>\n",
             )
     return 0

@@ -93,7 +93,7 @@ class Results:
                 best = (max(means) if m.better > 0 else min(means)) if means and m.better else math.nan
                 texts = []
                 for r, x in found.items():
-                    text = _show(x, m)
+                    text = show(x, m)
                     if not x.n and any(
                         (c := self.cell(e.name, r, column, k)) and c.state == STARVED for k in range(self.plan.repetitions)
                     ):
@@ -118,7 +118,7 @@ class Results:
             other = self.values(e.name, row, column, e.metrics[0].name)
             d, (higher, lower, p) = st.paired(own, other), st.sign_test(own, other)
             if d.n:
-                lines[row] = (_show(d, e.metrics[0]), higher, lower, f"{p:.3f}")
+                lines[row] = (show(d, e.metrics[0]), higher, lower, f"{p:.3f}")
         return pd.DataFrame.from_dict(lines, orient="index", columns=["difference", "higher", "lower", "p"])
 
     # --------------------------------------------------------------------------------------------------------- sentences
@@ -172,7 +172,7 @@ class Results:
         return f"{'' if published else f'dataset {name}, '}backbone {backbone.split('/')[-1]}"
 
 
-def _show(x: st.Estimate, m: Metric) -> str:
+def show(x: st.Estimate, m: Metric) -> str:
     if not x.n:
         return ""
     unit = 100 if m.percent else 1

@@ -4,7 +4,7 @@
  * that runs of another machine can be shown and compared without adding them to the registry. */
 #include "cli/command.h"
 #include "cli/commands/run.h"
-#include "cli/commands/runs_compare.h"
+#include "cli/commands/runs_groups.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 #include "io/directory.h"
@@ -24,13 +24,6 @@
 
 static const sfp__opt options[] = {
     SFP__ROW_INT("limit", "N", "20", 0, 1000000, "Maximum number of runs to list, newest first. 0: all."),
-    SFP__ROW_FLAG("latex", "compare: print the main results as a LaTeX table (package booktabs), one row per group of runs."),
-    SFP__ROW_FLAG("csv",
-                  "compare: print all results as CSV, one row per group of runs, with mean, half width and number of runs."),
-    SFP__ROW_FLAG("markdown", "compare: print the measured results as a Markdown table, one row per group of runs."),
-    SFP__ROW_STRING("html", "FILE", NULL, "compare: write a page with the table and plots of the accuracy."),
-    SFP__ROW_STRING("plot", "FILE.svg", NULL,
-                    "compare: write a plot of the accuracy: over the only option with numbers that differs, else as bars."),
     SFP__ROW_FLAG("gone", "forget: remove all runs whose directory does not exist any more."),
     SFP__ROW_JSON,
 };
@@ -252,54 +245,14 @@ static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *
     return SFP_OK;
 }
 
-/* One output of the comparison. */
-typedef struct output {
-    sfp__compare_format format;
-    const char *path; /* the file of --html or --plot; NULL: standard output */
-} output;
-
-/* Finds the outputs: --html and --plot, or one format on standard output. */
-static sfp_status choose_outputs(const sfp__args *args, int *count, output out[2], sfp_error *err)
-{
-    static const struct {
-        const char *option;
-        sfp__compare_format format;
-    } list[] = {{"json", SFP__COMPARE_JSON},         {"latex", SFP__COMPARE_LATEX}, {"csv", SFP__COMPARE_CSV},
-                {"markdown", SFP__COMPARE_MARKDOWN}, {"html", SFP__COMPARE_HTML},   {"plot", SFP__COMPARE_PLOT}};
-    const char *first = NULL;
-    *count = 0;
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        bool file = list[i].format == SFP__COMPARE_HTML || list[i].format == SFP__COMPARE_PLOT;
-        const char *name = file ? sfp__args_string(args, list[i].option) : NULL;
-        if (!(file ? name != NULL : sfp__args_flag(args, list[i].option)))
-            continue;
-        if (first && !(out[0].path && file))
-            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one, or --html and --plot", first,
-                                   list[i].option);
-        first = list[i].option;
-        out[(*count)++] = (output){list[i].format, name};
-        size_t n = name ? strlen(name) : 0;
-        if (list[i].format == SFP__COMPARE_PLOT && (n < 5 || strcmp(name + n - 4, ".svg") != 0))
-            return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", name);
-    }
-    if (*count == 0)
-        out[(*count)++] = (output){SFP__COMPARE_TEXT, NULL};
-    return SFP_OK;
-}
-
 static sfp_status load_and_compare(const sfp__args *args, int n, sfp__named_run *runs, sfp_error *err)
 {
-    output out[2];
-    int count;
-    TRY(choose_outputs(args, &count, out, err));
     for (int i = 0; i < n; i++) {
         runs[i].name = args->operands[i + 1];
         TRY(load(runs[i].name, &runs[i].result, err));
     }
     TRY(check_different(n, runs, err));
-    for (int i = 0; i < count; i++)
-        TRY(sfp__runs_compare(n, runs, out[i].format, out[i].path, err));
-    return SFP_OK;
+    return sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), err);
 }
 
 static sfp_status compare(const sfp__args *args, sfp_error *err)
@@ -371,20 +324,15 @@ static sfp_status forget(const sfp__args *args, sfp_error *err)
 /* Without a verb, the command lists the runs; only --limit and --json concern the list. */
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
-    for (size_t i = 0; i < args->count; i++) {
-        const char *name = args->opts[i].name;
-        if (args->values[i].rank == SFP__RANK_COMMAND_LINE && strcmp(name, "json") != 0 && strcmp(name, "limit") != 0)
-            return strcmp(name, "gone") == 0
-                       ? sfp__fail_usage(err, "--gone is an option of forget, expected 'runs forget --gone'")
-                       : sfp__fail_usage(err, "--%s is an option of compare, expected 'runs compare RUN RUN...'", name);
-    }
+    if (sfp__args_flag(args, "gone"))
+        return sfp__fail_usage(err, "--gone is an option of forget, expected 'runs forget --gone'");
     return list(args, err);
 }
 
 static const sfp__verb verbs[] = {
     {"list", list, 0, 0, NULL, "limit"},
     {"show", show, 1, 1, "one run number or directory", NULL},
-    {"compare", compare, 2, SFP__OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
+    {"compare", compare, 2, SFP__OPERANDS_ANY, "at least two run numbers or directories", NULL},
     {"add", add, 1, SFP__OPERANDS_ANY, "at least one run directory", NULL},
     {"forget", forget, 0, SFP__OPERANDS_ANY, "run numbers, run directories or --gone", "gone"},
 };
@@ -398,15 +346,15 @@ const sfp__command sfp__cmd_runs = {
         "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
         "with a row per group of runs that differ only in the seed, named by the preset and the options that differ, with mean "
         "and, from 3 runs on, 95 % Student-t interval; of several runs with one seed, only the newest is used. A run that has "
-        "not finished is marked and is never the best. Runtime is the time to select, train and update the buffer. RUN is a "
+        "not finished is marked and is never the best. Runtime is the time to select, train and update the buffer. 'streamfp "
+        "compare', of the Python package, makes LaTeX, Markdown and CSV tables, pages and plots of the same runs. RUN is a "
         "number from the list or a run directory. 'add' adds directories, for example those of another machine, to the "
         "registry. 'forget' removes runs from the registry, but not their files. In the list, (gone) means that a directory "
         "does not exist any more; the result in the registry can still be shown and compared.\n\n"
         "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"
-                "  streamfp runs compare 12 13 14 runs/baseline\n"
-                "  streamfp runs compare 12 13 14 runs/baseline --latex > table.tex\n",
+                "  streamfp runs compare 12 13 14 runs/baseline\n",
     SFP__COMMAND_OPTIONS(options),
     SFP__COMMAND_VERBS(verbs),
     .run = run,

@@ -144,11 +144,7 @@ bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key)
     return false;
 }
 
-typedef struct naming {
-    void (*fn)(const sfp__run_groups *g, const char *key, void *ctx);
-    void *ctx;
-} naming;
-
+/* true: the option is a preset, or the user of a run has set it to another value than its preset has. */
 static bool is_naming(const sfp__run_groups *g, const char *key)
 {
     bool names = strcmp(key, "preset") == 0;
@@ -157,45 +153,43 @@ static bool is_naming(const sfp__run_groups *g, const char *key)
     return names;
 }
 
-static void pass_naming(const sfp__run_groups *g, const char *key, void *ctx)
+typedef struct naming {
+    sfp__strings *keys;
+    bool all; /* also options that are not naming */
+    sfp_status status;
+} naming;
+
+static void add_naming(const sfp__run_groups *g, const char *key, void *ctx)
 {
-    const naming *n = ctx;
-    if (is_naming(g, key))
-        n->fn(g, key, n->ctx);
+    naming *n = ctx;
+    if (!n->status && (n->all || is_naming(g, key)))
+        n->status = sfp__strings_add(n->keys, key, NULL);
 }
 
-static void mark_apart(const sfp__run_groups *g, const char *key, void *ctx)
+/* true: groups k and m have the same values of these options. */
+static bool look_alike(const sfp__run_groups *g, const sfp__strings *keys, int k, int m)
 {
-    size_t count = (size_t)g->count;
-    bool *apart = ctx; /* (groups, groups) */
-    for (int k = 0; k < g->count && is_naming(g, key); k++)
-        for (int m = 0; m < g->count; m++)
-            if (strcmp(sfp__run_groups_option(g, k, key), sfp__run_groups_option(g, m, key)) != 0)
-                apart[(size_t)k * count + (size_t)m] = true;
+    for (int i = 0; i < keys->count; i++)
+        if (strcmp(sfp__run_groups_option(g, k, keys->s[i]), sfp__run_groups_option(g, m, keys->s[i])) != 0)
+            return false;
+    return true;
 }
 
-/* Do the naming options differ between any two groups? Without memory: no. */
-static bool naming_suffices(const sfp__run_groups *g)
+sfp_status sfp__run_groups_naming(const sfp__run_groups *g, sfp__strings *keys, sfp_error *err)
 {
-    OWNED bool *apart = NULL;
-    size_t n = (size_t)g->count;
-    bool all = true;
-    if (sfp__alloc(&apart, n * n, sizeof *apart, NULL))
-        return false;
-    memset(apart, 0, n * n * sizeof *apart);
-    sfp__run_groups_differing(g, mark_apart, apart);
-    for (size_t i = 0; i < n * n; i++)
-        all = all && (apart[i] || i / n == i % n);
-    return all;
-}
-
-void sfp__run_groups_naming(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx), void *ctx)
-{
-    naming n = {.fn = fn, .ctx = ctx};
-    if (naming_suffices(g))
-        sfp__run_groups_differing(g, pass_naming, &n);
-    else
-        sfp__run_groups_differing(g, fn, ctx);
+    naming n = {.keys = keys};
+    bool alike = false;
+    sfp__run_groups_differing(g, add_naming, &n);
+    for (int k = 0; k < g->count; k++)
+        for (int m = 0; m < k; m++)
+            alike = alike || look_alike(g, keys, k, m);
+    if (alike) {
+        sfp__strings_done(keys);
+        *keys = (sfp__strings){0};
+        n.all = true;
+        sfp__run_groups_differing(g, add_naming, &n);
+    }
+    return sfp__check_memory(!n.status, err);
 }
 
 bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k)

@@ -2,8 +2,13 @@
 #ifndef SFP_CLI_RUNS_GROUPS_H
 #define SFP_CLI_RUNS_GROUPS_H
 
-#include "cli/commands/runs_compare.h"
+#include "base/text.h"
 #include "results/result_fields.h"
+
+typedef struct sfp__named_run {
+    const char *name; /* number or directory, as on the command line */
+    sfp_result result;
+} sfp__named_run;
 
 typedef struct sfp__run_groups {
     int n, count; /* numbers of runs and of groups */
@@ -33,16 +38,17 @@ bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_field *num
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx);
 
-/* The same, but only for the options that tell the groups apart for a reader: the preset, and those that the user of a run has set
- * to another value than its preset has. All options that differ, if these do not suffice. */
-void sfp__run_groups_naming(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
-                            void *ctx);
+/* Adds to `keys` only those options that tell the groups apart for a reader: the preset, and those that the user of a run has set to
+ * another value than its preset has. All options that differ, if these do not suffice. */
+sfp_status sfp__run_groups_naming(const sfp__run_groups *g, sfp__strings *keys, sfp_error *err);
 /* Whether the option of group k differs from its preset. */
 bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key);
 /* Whether a run that is used in group k has not finished. */
 bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k);
 
-/* Writes the comparison as a table with one row per group (TEXT, LATEX, CSV, MARKDOWN), a page or a plot. */
-sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format format, const char *path, sfp_error *err);
+/* Prints the comparison (runs_compare.c). Runs that differ only in the seed (and in the output directory) are repetitions: they share a
+ * row, with mean and 95 % interval. Of several runs with one seed, only the newest is used, because the others are not independent
+ * samples and would narrow the interval. */
+sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, bool json, sfp_error *err);
 
 #endif

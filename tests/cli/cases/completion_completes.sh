@@ -51,12 +51,11 @@ try streamfp data ''
 try streamfp data describe s
 try streamfp data fetch ''
 try streamfp bench ''
-# options after a verb or a name; names of experiments; keys and values of a grid
+# options after a verb; programs of the Python package have the options of a run; keys and values of a grid
 try streamfp runs compare --l
 try streamfp runs compare wood --l
 try streamfp experiment all --se
-try streamfp experiment E1
-try streamfp experiment ''
+try streamfp exp
 try streamfp sweep --grid si
 try streamfp sweep --grid sigma = ''
 try streamfp sweep --grid method = ''

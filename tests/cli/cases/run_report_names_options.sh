@@ -17,7 +17,7 @@ echo "--- result.json"
 sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|queue|sigma|eval-limit)":'
 streamfp run --preset paper "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
-streamfp runs compare a b | sed -n '5,7p' | cut -c1-30
+streamfp runs compare a b | sed -n 3p | cut -c1-30
 echo "--- two presets"
 run --img-size 32 --data synthetic:60 --tasks 2 --preset best --out e
 run --img-size 32 --data synthetic:60 --tasks 2 --preset best --ridge plain --out f
@@ -25,5 +25,5 @@ run --img-size 32 --data synthetic:60 --tasks 2 --sigma 0.3 --out g
 for dir in e f g; do listed_options $dir; done
 sed -n '/"preset_values"/,/}/p' f/result.json
 sed 's,<tr,\n&,g; s,</tr>,\n,g' f/report.html | grep -E '<td>(img-size|ridge|taps|sigma)</td>' | sed 's,</td><td>, | ,g; s,<[^>]*>,,g'
-streamfp runs compare d e f g --markdown | cut -d'|' -f2
+streamfp runs compare d e f g | sed -n '1,6 s/  .*//p'
 streamfp runs compare e f g --json | grep -o '"options_that_differ":{[^}]*}'

@@ -37,7 +37,7 @@ result e 2025-01-05T00:00:00Z 1 random 0.90
 result f 2025-01-01T00:00:00Z 2 random 0.10
 result g 2025-01-01T00:00:00Z 1 random 0.20
 streamfp runs compare e a d
-streamfp runs compare a f e b g | sed -n '1,5p;$p'
+streamfp runs compare a f e b g
 streamfp runs compare g a --json | grep -o '^.*"forgetting"'
 echo "--- the name of the method has the preset"
 result h 2025-01-06T00:00:00Z 1 random 0.95
