@@ -21,6 +21,7 @@ pytest.importorskip("jinja2")
 if "STREAMFP" not in os.environ:
     pytest.skip("STREAMFP does not name the program", allow_module_level=True)
 
+import streamfp  # noqa: E402
 from streamfp.lab import statistics as st  # noqa: E402
 from streamfp.lab.catalogue import choose, experiments, paper_figures, sweep  # noqa: E402
 from streamfp.lab.claims import claims  # noqa: E402
@@ -148,13 +149,61 @@ def test_an_experiment_has_tables_and_verdicts(tmp_path: Path) -> None:
 
 def test_runs_are_compared(whole: Path, tmp_path: Path) -> None:
     runs = [str(p.parent) for p in sorted(whole.glob("cells/*/result.json"))]
-    for form, text in (("--latex", r"\toprule"), ("--markdown", "|---|"), ("--csv", "half width"), ("--json", '"mean"')):
+    for form, text in (("--latex", r"\toprule"), ("--markdown", "|---|"), ("--csv", "half width")):
         done = lab("compare", *runs, form, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert text in done.stdout
+        assert text in done.stdout and "taps 2, method ncm" in done.stdout
     assert lab("compare", *runs, "--plot", "p.png", "--html", "p.html", cwd=tmp_path).returncode == 0
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
-    assert lab("compare", "nowhere", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [("", "run old: not found"), ("0.1.0", "is missing")],
+)
+def test_runs_that_cannot_be_compared_are_one_sentence(version: str, message: str, whole: Path, tmp_path: Path) -> None:
+    if version:
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "result.json").write_text(json.dumps({"version": version}))
+    done = lab("compare", str(next(whole.glob("cells/*/"))), "old", "--html", "p.html", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_results_of_another_version_are_not_replaced(whole: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-r", str(whole), str(tmp_path / "s")], check=True)
+    results = tmp_path / "s" / "results.json"
+    text = results.read_text().replace(streamfp.__version__, "0.1.0")
+    results.write_text(text)
+    done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+    assert done.returncode == 2 and "version 0.1.0" in done.stderr
+    assert results.read_text() == text
+
+
+def test_another_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").write_text("#!/bin/sh\necho streamfp 0.1.0\n")
+    (tmp_path / "other").chmod(0o755)
+    for program, message in ((tmp_path / "other", "is streamfp 0.1.0, expected"), (tmp_path / "none", "No such file")):
+        monkeypatch.setenv("STREAMFP", str(program))
+        done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+        assert done.returncode == 2 and message in done.stderr
+        assert not (tmp_path / "s").exists()
+
+
+def test_a_missing_package_is_one_sentence(tmp_path: Path) -> None:
+    script = "import importlib.util as u, sys; f = u.find_spec; u.find_spec = lambda n: None if n == 'scipy' else f(n); "
+    script += "from streamfp.lab.commands import sweep; sys.exit(sweep())"
+    done = subprocess.run([sys.executable, "-c", script, "--grid", "taps=1,2"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "pip install scipy, or apt-get install python3-scipy" in done.stderr
+
+
+def test_the_program_finds_the_commands() -> None:
+    """`streamfp sweep` executes streamfp-sweep, which is beside it in the build."""
+    done = subprocess.run([os.environ["STREAMFP"], "sweep", "--grid", "colour=1"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("streamfp: grid is 'colour=1', but there is no option colour")
 
 
 # ------------------------------------------------------------------------------------------------------------- data, numbers

@@ -430,3 +430,46 @@ TEST(a_run_that_cannot_start_is_refused_and_its_sources_are_closed)
     REFUSED(sfp_run_step(NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_run_finish(NULL, &err), SFP_EINVAL, "must not be NULL");
 }
+
+/* -------------------------------------------------------------------------------------------- batches and their time */
+
+TEST(a_run_knows_its_batches)
+{
+    int64_t samples = -1, sum = 0;
+    sfp_run *run = open_run(random_engine(), SETTINGS("data", "synthetic:50", "tasks", "2", "batch", "8"), NULL);
+    for (int t = 0; t < 2; t++) {
+        assert_true(sfp_run_batches(run, t, &samples) > 0);
+        assert_int_equal(sfp_run_batches(run, t, NULL), (samples + 7) / 8);
+        sum += samples;
+    }
+    int64_t all = sfp_run_batches(run, -1, &samples);
+    assert_int_equal(samples, sum);
+    assert_int_equal(all, sfp_run_batches(run, 0, NULL) + sfp_run_batches(run, 1, NULL));
+    assert_int_equal(sfp_run_batches(run, 2, &samples), 0);
+    assert_int_equal(samples, 0);
+    assert_int_equal(sfp_run_batches(run, -2, NULL), 0);
+    sfp_run_close(run);
+}
+
+TEST(measuring_does_not_change_the_run)
+{
+    sfp_engine *e = random_engine();
+    double seconds = 0;
+    run_all(e, run_settings("plain"));
+    sfp_run *run = open_run(e, run_settings("measured"), NULL);
+    MUST(sfp_run_measure(run, &seconds, &err));
+    assert_true(seconds > 0 && seconds < 60);
+    MUST(sfp_run_finish(run, &err));
+    sfp_run_close(run);
+    check_same_state("plain", "measured");
+}
+
+TEST(measuring_after_the_first_step_is_refused)
+{
+    sfp_run *run = open_run(random_engine(), run_settings("run"), NULL);
+    double seconds;
+    int more;
+    MUST(sfp_run_step(run, &more, &err));
+    REFUSED(sfp_run_measure(run, &seconds, &err), SFP_EINVAL, "before the first step");
+    sfp_run_close(run);
+}

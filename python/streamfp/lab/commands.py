@@ -80,14 +80,20 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def _execute(args: argparse.Namespace, given: dict[str, str], experiments: list[Any], orders: int, backbones: dict[str, str], dataset: str) -> int:
+    import streamfp
+
     from .cells import OMITTED, Executor, Plan, find_program
-    from .costs import Costs
+    from .costs import Costs, read_json
     from .output import to_json, to_text, write_all
     from .results import Results
 
     out: Path = args.out
     if out.exists() and any(out.iterdir()) and not (out / "cells").is_dir():
         raise LabError(f"{out} has files that are not of an experiment; use another --out")
+    if (out / "results.json").exists():
+        version = read_json(out / "results.json", "results of an experiment").get("version")
+        if version != streamfp.__version__:
+            raise LabError(f"{out}: results of version {version}, this is streamfp {streamfp.__version__}; use another --out")
     command = shlex.join([*Path(sys.argv[0]).name.split("-", 1), *sys.argv[1:]])
     plan = Plan(out, given, args.seeds, orders, args.seed, not args.no_share, backbones)
     costs = Costs(args.costs or out / "costs.json", args.calibrate, lambda text: print(text, file=sys.stderr, flush=True), not args.dry_run)

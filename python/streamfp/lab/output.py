@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+import streamfp
+
 from .claims import Verdict, test_claims
 from .costs import write_file
 from .plots import draw_experiment
@@ -71,6 +73,7 @@ def to_json(results: Results, verdicts: Iterable[Verdict], command: str) -> dict
         return x if math.isfinite(x) else None
 
     return {
+        "version": streamfp.__version__,
         "command": command,
         "settings": dict(results.plan.given),
         "cells": [
