@@ -182,7 +182,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo, .time = o->time};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;

@@ -56,7 +56,9 @@ typedef struct sfp__learner_options {
     bool weighted;        /* the loss uses the weights of the selector */
     float mean[3], std[3];
     uint64_t seed;
-    sfp__vit_memo *memo; /* feature cache, which must outlive the learner; NULL: none */
+    /* The following must outlive the learner. */
+    sfp__vit_memo *memo;          /* feature cache; NULL: none */
+    const sfp__time_source *time; /* of processing times; NULL: without a feature cache */
 } sfp__learner_options;
 
 sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit);
