@@ -563,7 +563,11 @@ static const char *print_number(const sfp__opt *o, const char *at, char *buf, si
     if (o->named.word && !(x < o->named.number) && !(x > o->named.number))
         (void)snprintf(buf, size, "%s", o->named.word);
     else if (real)
-        (void)snprintf(buf, size, "%.*g", small ? 9 : 17, x);
+        for (int digits = small ? 9 : 15; digits <= 17; digits++) {
+            (void)snprintf(buf, size, "%.*g", digits, x);
+            if (small || !(strtod(buf, NULL) < x || strtod(buf, NULL) > x))
+                break;
+        }
     else
         (void)snprintf(buf, size, "%" PRId64, n);
     return buf;

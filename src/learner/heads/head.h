@@ -9,7 +9,7 @@
 #define SFP_LEARNER_HEAD_H
 
 #include "base/thread_pool.h"
-#include "learner/state/visit.h"
+#include "io/tensor/visit.h"
 
 #include <stddef.h>
 #include <stdint.h>
