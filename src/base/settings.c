@@ -287,6 +287,8 @@ static const struct removed {
     {"query-pass", NULL, "0.11", "queries have a pass of their own"},
     {"answer", NULL, "0.11", "predictions are among the classes seen"},
     {"drift", "ph", "0.11", "use new-class"},
+    {"slda", NULL, "0.12", "slda is computed exactly, from sums over samples"},
+    {"shrinkage", NULL, "0.12", "the shrinkage of slda is estimated from the samples"},
     {"allocate", "queries", "0.9", "use adaptive, which never trains"},
 };
 

@@ -102,12 +102,10 @@ sfp__head_options sfp__learner_head_options(const sfp__learner_options *o, const
     sfp__head_options h = sfp__head_options_defaults(sfp__learner_tap_dim(o, vit), classes);
     h.tap_dim = vit->dim;
     h.seed = o->seed;
-    h.slda_published = o->slda_published;
     h.ridge_balanced = o->ridge_balanced;
     h.half_life = o->half_life;
     h.tap_mean = o->tap_mean;
     h.ranpac_width = o->ranpac_width;
-    h.shrinkage_oas = !o->fixed_shrinkage;
     return h;
 }
 

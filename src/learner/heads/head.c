@@ -123,8 +123,6 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, kind) == 0)
             k = kinds[i];
-    if (k == &sfp__head_slda && opt->slda_published)
-        k = &sfp__head_slda_published;
     if (!k)
         return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda, ridge or ranpac",
                          sfp__printable(kind, name, sizeof name));
