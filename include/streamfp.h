@@ -843,7 +843,7 @@ SFP_API const sfp_setting_info *sfp_pretrain_settings_info(int i);
 
 typedef struct sfp_pretrain_progress {
     size_t size;           /* set by the library */
-    const char *phase;     /* "pictures" (reading images), "teacher" (computing its outputs) or "train" */
+    const char *phase;     /* "images" (reading them), "teacher" (computing its outputs) or "train" */
     uint64_t done, total;  /* of the phase; total 0: unknown */
     double fraction;       /* of the phase, 0 to 1 */
     double start_fraction; /* at which this process began */

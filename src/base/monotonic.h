@@ -1,7 +1,8 @@
-/* The time of a clock that never runs backwards, in seconds. */
+/* Time in seconds, by a clock that never runs backwards. */
 #ifndef SFP_BASE_MONOTONIC_H
 #define SFP_BASE_MONOTONIC_H
 
+#include <stdbool.h>
 #include <time.h>
 
 static inline double sfp__monotonic_seconds(void)
@@ -9,6 +10,24 @@ static inline double sfp__monotonic_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The source of processing times. It counts seconds that a feature cache has saved as if they had passed, because a cache must not
+ * change what a run learns or drops (model/vit_memo.h). Without a cache it is the clock above. */
+typedef struct sfp__time_source {
+    double saved;
+    bool paused; /* passes save no time, because nobody measures them */
+} sfp__time_source;
+
+/* `s` NULL: nothing is saved. */
+static inline double sfp__time_saved(const sfp__time_source *s)
+{
+    return s ? s->saved : 0;
+}
+
+static inline double sfp__time_now(const sfp__time_source *s)
+{
+    return sfp__monotonic_seconds() + sfp__time_saved(s);
 }
 
 #endif

@@ -289,6 +289,8 @@ static const struct removed {
     {"query-pass", NULL, "0.11", "queries have a pass of their own"},
     {"answer", NULL, "0.11", "predictions are among the classes seen"},
     {"drift", "ph", "0.11", "use new-class"},
+    {"slda", NULL, "0.12", "slda is computed exactly, from sums over samples"},
+    {"shrinkage", NULL, "0.12", "the shrinkage of slda is estimated from the samples"},
     {"allocate", "queries", "0.9", "use adaptive, which never trains"},
     {"runs latex", NULL, BY_COMPARE},
     {"runs csv", NULL, BY_COMPARE},
@@ -573,7 +575,11 @@ static const char *print_number(const sfp__opt *o, const char *at, char *buf, si
     if (o->named.word && !(x < o->named.number) && !(x > o->named.number))
         (void)snprintf(buf, size, "%s", o->named.word);
     else if (real)
-        (void)snprintf(buf, size, "%.*g", small ? 9 : 17, x);
+        for (int digits = small ? 9 : 15; digits <= 17; digits++) {
+            (void)snprintf(buf, size, "%.*g", digits, x);
+            if (small || !(strtod(buf, NULL) < x || strtod(buf, NULL) > x))
+                break;
+        }
     else
         (void)snprintf(buf, size, "%" PRId64, n);
     return buf;

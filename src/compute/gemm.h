@@ -1,5 +1,5 @@
-/* Matrix products: all calls to the library that computes them, behind a few functions. There is one file per backend
- * (gemm_onednn2.c, gemm_onednn3.c, gemm_cblas.c), chosen at configure time.
+/* Matrix products: all calls to the library that computes them, behind a few functions. A backend is chosen at configure
+ * time: gemm_cblas.c, or gemm_onednn.c with the part for its version of oneDNN (gemm_onednn2.c, gemm_onednn3.c).
  *
  * Frozen weights are packed once into the layout that the library prefers:
  *
@@ -43,7 +43,9 @@ void sfp__gemm_op_free(sfp__gemm_op *op);
 /* lane < lanes; a lane does one run at a time. If the library has no memory, y is undefined and the run counts as a failure. */
 void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y);
 /* Returns the number of failures of this process. Functions with many products compare it before and after them; a failure on
- * another thread makes them fail, too, which is safe. */
+ * another thread makes them fail, too, which is safe. It is a counter and not a status of each product, because nearly all products
+ * run in pieces of the thread pool, which return nothing: each of their jobs would need a place for a status and a check after the
+ * pieces, where one comparison per pass is enough. */
 unsigned sfp__gemm_failures(void);
 /* Fails if there were failures since `before`. */
 sfp_status sfp__gemm_check(unsigned before, sfp_error *err);

@@ -80,6 +80,7 @@ static bool parse_head(const line_scan *l, const char *key, uint64_t *number)
     uint64_t x = 0;
     if (n <= i || memcmp(l->head, begin, i) != 0 || l->last != '}')
         return false;
+    i += i < n && l->head[i] == ' ';
     size_t first = i;
     for (; i < n && l->head[i] >= '0' && l->head[i] <= '9'; i++)
         if (__builtin_mul_overflow(x, 10u, &x) || __builtin_add_overflow(x, (unsigned)(l->head[i] - '0'), &x))

@@ -1,4 +1,4 @@
-/* A log of JSON lines, {"KEY":N,...}, in which N never decreases. The file is rotated by size, and truncated when a run is
+/* A log of JSON lines, {"KEY":N,...} or {"KEY": N,...}, in which N never decreases. The file is rotated by size, and truncated when a run is
  * resumed. If another program renames, removes or truncates it, the next lines begin a new file. */
 #ifndef SFP_IO_LINE_LOG_H
 #define SFP_IO_LINE_LOG_H

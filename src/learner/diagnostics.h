@@ -69,7 +69,7 @@ typedef struct sfp__diagnostics {
 
 void sfp__diagnostics_free(sfp__diagnostics *d);
 DEFINE_OWNED_PTR(sfp__diagnostics, sfp__diagnostics_free)
-/* The tensors that a checkpoint contains, for sfp__visit_state_tensors. */
+/* The tensors that a checkpoint contains (sfp__state_tensors_fn). */
 int sfp__diagnostics_tensors(void *diagnostics, int index, sfp__state_tensor *out);
 
 /* Computes the losses of the batch with the present parameters: before the first step, after the coreset was chosen. */

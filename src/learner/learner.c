@@ -102,12 +102,10 @@ sfp__head_options sfp__learner_head_options(const sfp__learner_options *o, const
     sfp__head_options h = sfp__head_options_defaults(sfp__learner_tap_dim(o, vit), classes);
     h.tap_dim = vit->dim;
     h.seed = o->seed;
-    h.slda_published = o->slda_published;
     h.ridge_balanced = o->ridge_balanced;
     h.half_life = o->half_life;
     h.tap_mean = o->tap_mean;
     h.ranpac_width = o->ranpac_width;
-    h.shrinkage_oas = !o->fixed_shrinkage;
     return h;
 }
 
@@ -182,7 +180,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo, .time = o->time};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;

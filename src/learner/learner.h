@@ -33,7 +33,7 @@ typedef struct sfp__sample {
 typedef struct sfp__learner_options {
     /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
      * from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
-     * (0: classes are added when they appear), taps, tap_mean, ridge_balanced, slda_published, fixed_shrinkage, batch, resize, mean,
+     * (0: classes are added when they appear), taps, tap_mean, ridge_balanced, batch, resize, mean,
      * std and seed. */
     const char *method;
     sfp__fp_options fp; /* tasks is 0 for a task-free stream */
@@ -50,13 +50,13 @@ typedef struct sfp__learner_options {
     bool ridge_balanced;  /* head ridge: scores do not prefer frequent classes */
     double half_life;     /* ncm, slda, ridge: samples count half after this number of others; 0: never */
     int ranpac_width;     /* method ranpac: number of features; always 4000, except in tests */
-    bool slda_published;  /* head slda: the published update instead of exact sums */
-    bool fixed_shrinkage; /* head slda: shrinkage 1e-4 instead of the estimate of OAS */
     sfp__drift drift;     /* task-free streams: event that activates new components */
     bool weighted;        /* the loss uses the weights of the selector */
     float mean[3], std[3];
     uint64_t seed;
-    sfp__vit_memo *memo; /* feature cache, which must outlive the learner; NULL: none */
+    /* The following must outlive the learner. */
+    sfp__vit_memo *memo;          /* feature cache; NULL: none */
+    const sfp__time_source *time; /* of processing times; NULL: without a feature cache */
 } sfp__learner_options;
 
 sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit);

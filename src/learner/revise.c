@@ -9,8 +9,8 @@ sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err)
     if (!l->opt.method || !sfp__head_has_sums(l->head))
         return sfp__fail_key(
             err, "method", SFP_EUNSUPPORTED,
-            "method is %s%s, expected ncm, slda or ridge: only functions of sums forget, relabel, merge and start from a state",
-            l->opt.method ? l->opt.method : "none", l->opt.slda_published ? " as published" : "");
+            "method is %s, expected ncm, slda or ridge: only functions of sums forget, relabel, merge and start from a state",
+            l->opt.method ? l->opt.method : "none");
     return SFP_OK;
 }
 

@@ -82,27 +82,21 @@
                      SFP__TRAINED(AT(fp.span), RUN), .example = "--preset paper --tasks free --grow-by 5", .see = "drift pool"),
 
 /* The head */
-#define SFP__ROWS_HEAD(AT)                                                                                                     \
-    SFP__ROW_INT("taps", "K", "1", 0, SFP__VIT_MAX_DEPTH,                                                                      \
-                 "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",              \
-                 SFP__CLOSED_FORM(AT(taps), STATE), .example = "--taps 2", .see = "tap-mean method"),                          \
-        SFP__ROW_SWITCH("tap-mean", "off",                                                                                     \
-                        "Closed-form heads learn also from the mean of the patch tokens after the last block but one.",        \
-                        SFP__CLOSED_FORM(AT(tap_mean), STATE), .example = "--tap-mean off", .see = "taps method"),             \
-        SFP__ROW_CHOICE(                                                                                                       \
-            "ridge", "plain|balanced", "plain",                                                                                \
-            "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",     \
-            SFP__CLOSED_FORM(AT(ridge_balanced), STATE), .example = "--ridge plain", .see = "method"),                         \
-        SFP__ROW_REAL(                                                                                                         \
-            "half-life", "N|off", "off", 1, 1e15,                                                                              \
-            "Samples count half after N later ones, so that a head follows a world that changes; off: all count the same.",    \
-            SFP__CLOSED_FORM(AT(half_life), STATE), .named = {"off", 0}, .example = "--half-life 5000", .see = "method"),      \
-        SFP__ROW_CHOICE("slda", "sums|published", "sums",                                                                      \
-                        "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", \
-                        SFP__CLOSED_FORM(AT(slda_published), STATE)),                                                          \
-        SFP__ROW_CHOICE("shrinkage", "oas|1e-4", "oas",                                                                        \
-                        "Head slda: shrinkage of the covariance, estimated from the samples (OAS) or fixed.",                  \
-                        SFP__CLOSED_FORM(AT(fixed_shrinkage), STATE)),
+#define SFP__ROWS_HEAD(AT)                                                                                                  \
+    SFP__ROW_INT("taps", "K", "1", 0, SFP__VIT_MAX_DEPTH,                                                                   \
+                 "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",           \
+                 SFP__CLOSED_FORM(AT(taps), STATE), .example = "--taps 2", .see = "tap-mean method"),                       \
+        SFP__ROW_SWITCH("tap-mean", "off",                                                                                  \
+                        "Closed-form heads learn also from the mean of the patch tokens after the last block but one.",     \
+                        SFP__CLOSED_FORM(AT(tap_mean), STATE), .example = "--tap-mean off", .see = "taps method"),          \
+        SFP__ROW_CHOICE(                                                                                                    \
+            "ridge", "plain|balanced", "plain",                                                                             \
+            "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",  \
+            SFP__CLOSED_FORM(AT(ridge_balanced), STATE), .example = "--ridge plain", .see = "method"),                      \
+        SFP__ROW_REAL(                                                                                                      \
+            "half-life", "N|off", "off", 1, 1e15,                                                                           \
+            "Samples count half after N later ones, so that a head follows a world that changes; off: all count the same.", \
+            SFP__CLOSED_FORM(AT(half_life), STATE), .named = {"off", 0}, .example = "--half-life 5000", .see = "method"),
 
 /* The input. Mean and standard deviation are saved as numbers. */
 #define SFP__ROWS_INPUT(AT)                                                                                       \

@@ -1,5 +1,5 @@
 /* The processing of one timestamp. This file does not know how a selector or a buffer method decides: it computes the inputs that
- * they declare and passes them on. Its times include those that values of the feature cache would have taken. */
+ * they declare and passes them on. */
 #include "learner/learner.h"
 
 #include "base/digest.h"
@@ -17,14 +17,14 @@ typedef struct timer {
 
 static timer start_timer(const sfp__learner *l)
 {
-    return (timer){l, sfp__vit_memo_now(l->opt.memo)};
+    return (timer){l, sfp__time_now(l->opt.time)};
 }
 
 /* Returns the seconds since the last lap, or the start. */
 static double lap(timer *t)
 {
     double before = t->from;
-    t->from = sfp__vit_memo_now(t->l->opt.memo);
+    t->from = sfp__time_now(t->l->opt.time);
     return t->from - before;
 }
 

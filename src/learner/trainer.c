@@ -161,7 +161,7 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
                           .head = run_linear_head,
                           .head_ctx = t,
                           .memo = t->opt.memo};
-    double charged = sfp__vit_memo_charged(t->opt.memo);
+    double saved = sfp__time_saved(t->opt.time);
     const sfp__fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     TRY(sfp__vit_run(t->backward, &pass, err));
@@ -171,7 +171,7 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     *result = (sfp__train_result){.feature = t->feature,
                                   .logits = t->logits,
                                   .attune_seconds = attuned - begin,
-                                  .query_seconds = lane.query * share + sfp__vit_memo_charged(t->opt.memo) - charged,
+                                  .query_seconds = lane.query * share + sfp__time_saved(t->opt.time) - saved,
                                   .forward_seconds = lane.forward * share,
                                   .backward_seconds = lane.backward * share};
     for (int i = 0; i < b->n; i++)

@@ -14,6 +14,7 @@ typedef struct sfp__trainer_options {
     sfp__adam adam;
     int max_batch;       /* maximum number of samples in a step or a prediction */
     sfp__vit_memo *memo; /* feature cache; NULL: none */
+    const sfp__time_source *time;
 } sfp__trainer_options;
 
 typedef struct sfp__train_batch {

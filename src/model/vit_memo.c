@@ -1,6 +1,5 @@
 #include "model/vit_memo.h"
 
-#include "base/monotonic.h"
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
@@ -21,8 +20,8 @@ struct sfp__vit_memo {
     sfp__digest context[KINDS]; /* of everything besides the image and its place that determines a value */
     int taps;                   /* in a value of KIND_QUERY; the last one is the query */
     bool tap_mean;              /* a value of KIND_QUERY begins with the mean tap */
-    bool charging, paused;
-    double charged;
+    bool paused;
+    sfp__time_source *time;
     uint64_t hits, misses;
     /* The bits of the place (n, i), the i-th of n samples, compared with those of the place (1, 0). */
     bool probed[PLACES + 1];
@@ -80,7 +79,7 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
     m->v = v;
     m->taps = o->taps > half ? o->taps : half;
     m->tap_mean = c->depth > 1;
-    m->charging = true;
+    m->time = o->time;
     const sfp__want list[] = {{&m->image, pixels, sizeof *m->image},
                               {&m->first[KIND_QUERY], width_of(m, KIND_QUERY), sizeof(float)},
                               {&m->first[KIND_MEAN_EMBED], width_of(m, KIND_MEAN_EMBED), sizeof(float)},
@@ -109,22 +108,6 @@ void sfp__vit_memo_free(sfp__vit_memo *m)
     sfp__feature_cache_close(m->cache);
     sfp__free(m->block);
     sfp__free(m);
-}
-
-double sfp__vit_memo_charged(const sfp__vit_memo *m)
-{
-    return m ? m->charged : 0;
-}
-
-double sfp__vit_memo_now(const sfp__vit_memo *m)
-{
-    return sfp__monotonic_seconds() + sfp__vit_memo_charged(m);
-}
-
-void sfp__vit_memo_set_charging(sfp__vit_memo *m, bool on)
-{
-    if (m)
-        m->charging = on;
 }
 
 bool sfp__vit_memo_set_paused(sfp__vit_memo *m, bool on)
@@ -197,7 +180,7 @@ void sfp__vit_memo_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
             m->differs[kind][n][i] = memcmp(m->probe[kind] + (size_t)i * width, m->first[kind], width * sizeof(float)) != 0;
         }
     m->probed[n] = sfp__gemm_failures() == failures; /* else the pass fails */
-    m->charged -= sfp__monotonic_seconds() - from;
+    m->time->saved -= sfp__monotonic_seconds() - from;
 }
 
 /* Returns the value of sample i of the micro-batch. */
@@ -274,7 +257,7 @@ void sfp__vit_memo_write(const sfp__vit_microbatch *u)
 
 bool sfp__vit_memo_forced(const sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_memo_role role, int index)
 {
-    return pass->memo->charging && p->memo[role].begun + index < WARM_UP + MEASURED;
+    return !pass->memo->time->paused && p->memo[role].begun + index < WARM_UP + MEASURED;
 }
 
 void sfp__vit_memo_measure(const sfp__vit_microbatch *u, int index, double seconds)
@@ -300,10 +283,10 @@ void sfp__vit_memo_charge(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_
         m->hits += (uint64_t)lane->hits;
         m->misses += (uint64_t)lane->misses;
     }
-    if (m->charging && cost->begun < WARM_UP + MEASURED)
+    if (!m->time->paused && cost->begun < WARM_UP + MEASURED)
         cost->begun += pieces;
     int parallel = p->lanes < microbatches ? p->lanes : microbatches;
     double saved = skipped > 0 && cost->computed > 0 ? (double)skipped * cost->seconds / (double)cost->computed : 0;
-    if (m->charging)
-        m->charged += (saved - overhead) / parallel;
+    if (!m->time->paused)
+        m->time->saved += (saved - overhead) / parallel;
 }

@@ -8,14 +8,15 @@
  * its values are known. The last bits of a value may depend on the size of its micro-batch and on its place in it; that is part
  * of the key. So that few keys differ, a pass measures once for each size whether the bits do depend on it.
  *
- * A hit must not save time either: a clock charges the real cost. Each plan computes its first micro-batches in any case and
- * measures them. For each value that it reads later, it charges the mean seconds of those that it has computed. The time of
- * reading and writing is deducted.
+ * A hit must not save time either: a run is charged the real cost, through its source of time. Each plan computes its first
+ * micro-batches in any case and measures them. For each value that it reads later, it charges the mean seconds of those that it has
+ * computed. The time of reading and writing is deducted.
  *
  * A memo is used by one thread at a time; the threads of a pass share it. */
 #ifndef SFP_MODEL_VIT_MEMO_H
 #define SFP_MODEL_VIT_MEMO_H
 
+#include "base/monotonic.h"
 #include "io/feature_cache.h"
 #include "model/vit.h"
 
@@ -24,22 +25,17 @@ typedef struct sfp__vit_memo sfp__vit_memo;
 typedef struct sfp__vit_memo_options {
     const char *directory;
     uint64_t max_bytes;
-    int taps; /* number of taps that passes may ask for; 0: as many as half of the blocks */
+    int taps;               /* number of taps that passes may ask for; 0: as many as half of the blocks */
+    sfp__time_source *time; /* is charged; while it is paused, no micro-batch is computed only to measure it */
 } sfp__vit_memo_options;
 
-/* `v` must outlive the memo. */
+/* `v` and o->time must outlive the memo. */
 sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp__vit_memo **out, sfp_error *err);
 void sfp__vit_memo_free(sfp__vit_memo *m);
 DEFINE_OWNED_PTR(sfp__vit_memo, sfp__vit_memo_free)
 
 /* The following accept NULL. */
 
-/* Returns the seconds that the passes so far would have taken longer without a cache. sfp__vit_memo_now is a clock that includes
- * them. */
-double sfp__vit_memo_charged(const sfp__vit_memo *m);
-double sfp__vit_memo_now(const sfp__vit_memo *m);
-/* Sets whether passes are charged; initially they are. Without it, no micro-batch is computed only to measure it. */
-void sfp__vit_memo_set_charging(sfp__vit_memo *m, bool on);
 /* Sets whether passes ignore the memo, because their images were created by a method and do not occur again. Returns the previous
  * value. */
 bool sfp__vit_memo_set_paused(sfp__vit_memo *m, bool on);

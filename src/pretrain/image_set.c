@@ -93,22 +93,23 @@ static sfp_status relabel(sfp__image_set *p, const sfp__image_set *like, sfp_err
     return SFP_OK;
 }
 
-static sfp_status read_all(loading *l, sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks, sfp_error *err)
+static sfp_status read_all(loading *l, sfp__thread_pool *pool, const sfp_pretrain_options *calls, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
-        if (sfp__pretrain_stopped(hooks))
+        if (sfp__pretrain_cancelled(calls))
             return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading images", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
         if (l->failed.status)
             return sfp__fail(err, l->failed.status, "%s", l->failed.message);
-        sfp__pretrain_report_progress(hooks,
-                                      &(sfp__pretrain_progress){.phase = "images",
-                                                                .done = (uint64_t)(l->first + l->n),
-                                                                .total = (uint64_t)l->to->count,
-                                                                .fraction = (double)(l->first + l->n) / (double)l->to->count,
-                                                                .seconds = sfp__monotonic_seconds() - begin});
+        sfp__pretrain_report_progress(calls,
+                                      &(sfp_pretrain_progress){.size = sizeof(sfp_pretrain_progress),
+                                                               .phase = "images",
+                                                               .done = (uint64_t)(l->first + l->n),
+                                                               .total = (uint64_t)l->to->count,
+                                                               .fraction = (double)(l->first + l->n) / (double)l->to->count,
+                                                               .seconds = sfp__monotonic_seconds() - begin});
     }
     return SFP_OK;
 }
@@ -148,14 +149,14 @@ static void close_source(sfp_source **source)
 }
 
 static sfp_status load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
-                       const sfp__pretrain_hooks *hooks, loading *l, sfp_error *err)
+                       const sfp_pretrain_options *calls, loading *l, sfp_error *err)
 {
     OWNED_BY(close_source) sfp_source *source = NULL;
     sfp__image_set *p = l->to;
     TRY(open_source(spec, opt, &source, err));
     TRY(allocate_images(spec, source, opt->limit, l, err));
     TRY(copy_names(source, p, err));
-    TRY(read_all(l, pool, hooks, err));
+    TRY(read_all(l, pool, calls, err));
     remove_broken(p, l->broken);
     if (p->count == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read (first: %s)", spec, p->skipped.first);
@@ -163,12 +164,12 @@ static sfp_status load(const char *spec, const sfp__image_set_options *opt, sfp_
 }
 
 sfp_status sfp__image_set_load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
-                               const sfp__pretrain_hooks *hooks, sfp__image_set *out, sfp_error *err)
+                               const sfp_pretrain_options *calls, sfp__image_set *out, sfp_error *err)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set p = {.size = opt->size};
     loading l = {.to = &p};
     pthread_mutex_init(&l.lock, NULL);
-    sfp_status s = load(spec, opt, pool, hooks, &l, err);
+    sfp_status s = load(spec, opt, pool, calls, &l, err);
     sfp__free(l.broken);
     pthread_mutex_destroy(&l.lock);
     TRY(s);

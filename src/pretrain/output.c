@@ -1,25 +1,16 @@
 /* The output directory of a pretraining run: log.jsonl, report.html, config.json, and the files of an earlier run. */
 #include "pretrain/pretrain_internal.h"
 
-#include "base/mem.h"
-#include "base/text.h"
 #include "io/directory.h"
-#include "io/file.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
-#include "io/line_log.h"
-#include "io/tensor/safetensors.h"
+#include "io/tensor/metadata.h"
 #include "report/html.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
 #define LOG_BYTES_MAX ((size_t)256 << 20)
@@ -62,42 +53,34 @@ static void put_point(sfp__text *t, const sfp__log_point *p)
     static const sfp__json_form spaced = {"", ", ", ": ", ""};
     sfp__json j = {.text = t};
     sfp__json_object_as(&j, NULL, &spaced);
-    sfp__json_uint(&j, "step", p->step);
+    sfp__json_uint(&j, SFP__PRETRAIN_LOG_KEY, p->step);
     for (const number *n = numbers; n < numbers + NUMBERS; n++)
         if (isfinite(value_of(p, n->offset)))
             sfp__json_printf(&j, key_of(n), "%.9g", value_of(p, n->offset)); /* as in config.json, for which they may be read */
     sfp__json_end_all(&j);
 }
 
-static sfp_status append_point(sfp__log *l, const sfp__log_point *p, sfp_error *err)
+sfp_status sfp__pretrain_log(sfp__line_log *log, const sfp__log_point *p, sfp_error *err)
 {
-    TRY(sfp__check_memory(sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity), err));
-    l->point[l->count++] = *p;
-    return SFP_OK;
+    put_point(sfp__line_log_begin(log), p);
+    TRY(sfp__line_log_add(log, err));
+    return sfp__line_log_flush(log, err);
 }
 
-/* Parses a line; *valid is false for one such as the incomplete last line of a killed run. The file is untrusted, so implausibly
- * large numbers become NAN. */
-static sfp_status read_point(const char *path, const char *line, size_t n, sfp__log_point *out, bool *valid, sfp_error *err)
+/* -------------------------------------------------------------------- report */
+
+typedef struct points {
+    sfp__log_point *point; /* (count) */
+    size_t count, capacity;
+} points;
+
+static void points_done(points *l)
 {
-    OWNED sfp__json_value *o = NULL;
-    if (sfp__json_parse(path, line, n, &o, NULL) == SFP_ENOMEM)
-        return sfp__fail_nomem(err);
-    const sfp__json_value *step = sfp__json_get(o, "step");
-    *valid = sfp__json_is(step, SFP__JSON_INTEGER);
-    if (!*valid)
-        return SFP_OK;
-    *out = (sfp__log_point){.step = (uint64_t)sfp__json_integer(step)};
-    for (const number *k = numbers; k < numbers + NUMBERS; k++) {
-        const sfp__json_value *v = sfp__json_get(o, key_of(k));
-        double x = sfp__json_is_number(v) ? sfp__json_number(v) : NAN;
-        *(double *)(void *)((char *)out + k->offset) = fabs(x) < 1e15 ? x : NAN;
-    }
-    return SFP_OK;
+    sfp__free(l->point);
 }
 
-/* Reads the points up to last_step, or up to the first invalid line. */
-static sfp_status read_points(const char *path, uint64_t last_step, sfp__log *l, sfp_error *err)
+/* Reads the points up to the first invalid line. The file is untrusted, so implausibly large numbers become NAN. */
+static sfp_status read_points(const char *path, points *l, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
@@ -105,65 +88,29 @@ static sfp_status read_points(const char *path, uint64_t last_step, sfp__log *l,
     if (s == SFP_ENOTFOUND || s == SFP_EFORMAT)
         return SFP_OK; /* the file is missing or empty */
     TRY(s);
-    for (size_t at = 0; at < size;) {
-        const char *line = (const char *)bytes + at, *end = memchr(line, '\n', size - at);
-        sfp__log_point p = {0};
-        bool valid = false;
-        if (end)
-            TRY(read_point(path, line, (size_t)(end - line), &p, &valid, err));
-        if (!valid || p.step > last_step)
+    for (const char *line = (const char *)bytes, *all = line + size, *end; line < all; line = end + 1) {
+        OWNED sfp__json_value *o = NULL;
+        if (!(end = memchr(line, '\n', (size_t)(all - line))))
             break;
-        TRY(append_point(l, &p, err));
-        at += (size_t)(end - line) + 1;
+        if (sfp__json_parse(path, line, (size_t)(end - line), &o, NULL) == SFP_ENOMEM)
+            return sfp__fail_nomem(err);
+        const sfp__json_value *step = sfp__json_get(o, SFP__PRETRAIN_LOG_KEY);
+        if (!sfp__json_is(step, SFP__JSON_INTEGER))
+            break;
+        TRY(sfp__check_memory(sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity), err));
+        sfp__log_point *p = &l->point[l->count++];
+        *p = (sfp__log_point){.step = (uint64_t)sfp__json_integer(step)};
+        for (const number *k = numbers; k < numbers + NUMBERS; k++) {
+            const sfp__json_value *v = sfp__json_get(o, key_of(k));
+            double x = sfp__json_is_number(v) ? sfp__json_number(v) : NAN;
+            *(double *)(void *)((char *)p + k->offset) = fabs(x) < 1e15 ? x : NAN;
+        }
     }
     return SFP_OK;
 }
 
-sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err)
-{
-    OWNED_BY(sfp__log_close) sfp__log l = {.path = sfp__strdup(path), .fd = -1};
-    OWNED_BY(sfp__text_done) sfp__text t = {0};
-    TRY(sfp__check_memory(l.path, err));
-    if (last_step)
-        TRY(read_points(path, last_step, &l, err));
-    for (size_t i = 0; i < l.count; i++)
-        put_point(&t, &l.point[i]);
-    TRY(sfp__check_memory(!t.failed, err));
-    TRY(sfp__file_write(path, t.s, t.length, err)); /* atomically: a killed run has the old lines or the new ones */
-    if ((l.fd = (int)TEMP_FAILURE_RETRY(open(path, O_WRONLY | O_APPEND | O_CLOEXEC))) < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    *out = l;
-    l = (sfp__log){.fd = -1};
-    return SFP_OK;
-}
-
-sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err)
-{
-    OWNED_BY(sfp__text_done) sfp__text t = {0};
-    TRY(append_point(l, p, err));
-    put_point(&t, p);
-    TRY(sfp__check_memory(!t.failed, err));
-    return sfp__writer_put(&(sfp__writer){.path = l->path, .fd = l->fd}, t.s, t.length, err);
-}
-
-sfp_status sfp__log_sync(const sfp__log *l, sfp_error *err)
-{
-    return TEMP_FAILURE_RETRY(fdatasync(l->fd)) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", l->path);
-}
-
-void sfp__log_close(sfp__log *l)
-{
-    if (l->fd >= 0)
-        (void)close(l->fd);
-    sfp__free(l->path);
-    sfp__free(l->point);
-    *l = (sfp__log){.fd = -1};
-}
-
-/* -------------------------------------------------------------------- report */
-
 /* Collects the finite values of one number over epochs that do not decrease. */
-static sfp__series series_of(const sfp__log *log, size_t offset, double *x, double *y)
+static sfp__series series_of(const points *log, size_t offset, double *x, double *y)
 {
     sfp__series s = {.x = x, .y = y};
     for (size_t i = 0; i < log->count && s.count < INT_MAX; i++) {
@@ -177,7 +124,7 @@ static sfp__series series_of(const sfp__log *log, size_t offset, double *x, doub
     return s;
 }
 
-sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error *err)
+sfp_status sfp__pretrain_report(const char *dir, sfp_error *err)
 {
     static const struct {
         const char *title;
@@ -192,17 +139,21 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
     };
     static const char *const ids[] = {"p1", "p2", "p3", "p4", "p5"}, *const colors[] = {"--blue", "--red"};
     OWNED_BY(sfp__text_done) sfp__text t = {0};
+    OWNED_BY(points_done) points log = {0};
     OWNED void *block = NULL;
+    char path[PATH_MAX];
+    TRY(sfp__path_print(path, sizeof path, err, "%s/" SFP__PRETRAIN_LOG, dir));
+    TRY(read_points(path, &log, err));
     double *x[SFP__PLOT_SERIES], *y[SFP__PLOT_SERIES];
-    const sfp__want list[] = {{&x[0], log->count, sizeof(double)},
-                              {&y[0], log->count, sizeof(double)},
-                              {&x[1], log->count, sizeof(double)},
-                              {&y[1], log->count, sizeof(double)}};
+    const sfp__want list[] = {{&x[0], log.count, sizeof(double)},
+                              {&y[0], log.count, sizeof(double)},
+                              {&x[1], log.count, sizeof(double)},
+                              {&y[1], log.count, sizeof(double)}};
     TRY(sfp__block(&block, SFP__LIST(list), err));
     sfp__page_begin(&t, "streamfp pretrain", NULL);
     sfp__text_put(&t, "<h1>Pretraining</h1>\n");
-    if (log->count) {
-        const sfp__log_point *p = &log->point[log->count - 1];
+    if (log.count) {
+        const sfp__log_point *p = &log.point[log.count - 1];
         sfp__text_printf(&t, "<p>%llu steps, %.2f epochs, %.0f seconds.</p>\n", (unsigned long long)p->step, p->epoch,
                          p->seconds);
     }
@@ -217,7 +168,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
                        .unit = "",
                        .line = NAN};
         for (; p.count < SFP__PLOT_SERIES && plots[i].of[p.count].key; p.count++) {
-            p.series[p.count] = series_of(log, plots[i].of[p.count].offset, x[p.count], y[p.count]);
+            p.series[p.count] = series_of(&log, plots[i].of[p.count].offset, x[p.count], y[p.count]);
             p.series[p.count].color = colors[p.count];
             p.series[p.count].name = plots[i].of[p.count].key;
         }
@@ -230,166 +181,111 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
         t.failed = t.failed || part.failed;
     }
     sfp__text_put(&t, "</div>");
+    TRY(sfp__path_print(path, sizeof path, err, "%s/" SFP__PRETRAIN_REPORT, dir));
     return sfp__page_write(&t, path, err);
 }
 
 /* --------------------------------------------------------------- config.json */
 
-static void put_number(sfp__text *t, const char *key, double x)
+sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const char *command,
+                                      const sfp__vit_config *c, const sfp_pretrain_result *r, sfp_error *err)
 {
-    if (isfinite(x))
-        sfp__text_printf(t, ", \"%s\": %.9g", key, x);
-    else
-        sfp__text_printf(t, ", \"%s\": null", key);
-}
-
-static void put_string(sfp__text *t, const char *key, const char *s)
-{
-    sfp__text_printf(t, ",\n    \"%s\": ", key);
-    if (s)
-        sfp__text_json(t, s);
-    else
-        sfp__text_put(t, "null");
-}
-
-static void put_training(sfp__text *t, const sfp__pretrain_options *o, const sfp__pretrain_result *r)
-{
-    char date[32] = "";
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__json j = {.text = &t};
+    char date[32] = "", key[32];
     time_t now = time(NULL);
     struct tm tm;
     if (gmtime_r(&now, &tm))
         (void)strftime(date, sizeof date, "%Y-%m-%d", &tm);
-    sfp__text_printf(t, "  \"pretraining\": {\n    \"version\": \"%s\"", sfp_version());
-    put_string(t, "date", date);
-    put_string(t, "command", o->output.command);
-    put_string(t, "data", o->data.train);
-    put_string(t, "test", o->data.test);
-    put_string(t, "teacher", o->teacher.weights);
-    sfp__text_printf(t, ",\n    \"pictures\": %" PRIu64 ", \"steps\": %" PRIu64, r->images, r->steps);
-    put_number(t, "epochs", r->epochs);
-    put_number(t, "seconds", r->seconds);
-    put_number(t, "images_per_second", r->images_per_second);
-    sfp__text_printf(t, ",\n    \"finished\": %s, \"parameters\": %zu", r->finished ? "true" : "false", r->parameters);
-    put_number(t, "ncm", r->ncm);
-    put_number(t, "knn", r->knn);
-    for (int i = 0; i < SFP__TERMS; i++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "loss_%s", sfp__pretrain_term_name(i));
-        put_number(t, key, r->loss[i]);
-    }
-    sfp__text_put(t, "\n  }");
-}
-
-sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const sfp__vit_config *c,
-                                      const sfp__pretrain_result *r, sfp_error *err)
-{
-    OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__text_put(&t, "{");
     sfp__vit_put_config(c, &t);
-    sfp__text_put(&t, ",\n");
-    put_training(&t, o, r);
-    sfp__text_put(&t, "\n}\n");
+    sfp__text_put(&t, ",\n\"pretraining\": ");
+    sfp__json_object(&j, NULL);
+    sfp__json_string(&j, "version", sfp_version());
+    sfp__json_string(&j, "date", date);
+    sfp__json_string(&j, "command", command);
+    sfp__json_string(&j, "data", o->data.train);
+    sfp__json_string(&j, "test", o->data.test);
+    sfp__json_string(&j, "teacher", o->teacher.weights);
+    sfp__json_uint(&j, "pictures", r->images);
+    sfp__json_uint(&j, "steps", r->steps);
+    sfp__json_real(&j, "epochs", r->epochs);
+    sfp__json_real(&j, "seconds", r->seconds);
+    sfp__json_real(&j, "images_per_second", r->images_per_second);
+    sfp__json_bool(&j, "finished", r->finished);
+    sfp__json_uint(&j, "parameters", r->parameters);
+    sfp__json_real(&j, "ncm", r->ncm);
+    sfp__json_real(&j, "knn", r->knn);
+    for (int i = 0; i < SFP__TERMS; i++) {
+        (void)snprintf(key, sizeof key, "loss_%s", sfp__pretrain_term_name(i));
+        sfp__json_real(&j, key, r->loss[i]);
+    }
+    sfp__json_end(&j);
+    sfp__text_put(&t, "}\n");
     return t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
 }
 
 /* --------------------------------------------------------- files of an earlier run */
 
-/* Reads config.json into *root, which the caller frees, and returns its object "pretraining"; NULL: there is none. */
-static const sfp__json_value *read_pretraining(const char *out, sfp__json_value **root)
-{
-    char path[PATH_MAX];
-    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CONFIG, out);
-    (void)sfp__json_read(path, CONFIG_BYTES_MAX, root, NULL);
-    return sfp__json_get(*root, "pretraining");
-}
+static const char *const checkpoints[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CHECKPOINT ".old"};
 
-/* Returns the step of the checkpoint; -1: it cannot be read. */
-static int64_t checkpoint_step(const char *out)
+/* Does the checkpoint have this step? */
+static bool has_step(const char *out, int64_t step)
 {
     char path[PATH_MAX];
+    long long found = -1;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CHECKPOINT, out);
-    if (sfp__safetensors_open(path, &f, NULL) != SFP_OK)
-        return -1;
-    const char *text = sfp__tensor_file_meta(f, "step");
-    return text ? strtoll(text, NULL, 10) : -1;
+    return sfp__safetensors_open(path, &f, NULL) == SFP_OK &&
+           sfp__metadata_int(f, "step", 0, INT64_MAX, &found, NULL) == SFP_OK && found == step;
 }
 
-/* Compares the steps, because a finished run may have been resumed with more epochs and interrupted: its config.json then still
- * has an earlier step than its checkpoint. */
-static bool is_finished(const char *out)
+sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, bool *has_run, sfp_error *err)
 {
-    OWNED sfp__json_value *root = NULL;
-    const sfp__json_value *p = read_pretraining(out, &root);
-    const sfp__json_value *steps = sfp__json_get(p, "steps");
-    return sfp__json_is(sfp__json_get(p, "finished"), SFP__JSON_TRUE) && sfp__json_is(steps, SFP__JSON_INTEGER) &&
-           sfp__json_integer(steps) == checkpoint_step(out);
-}
-
-static sfp_status has_checkpoint(const char *out, bool *has, sfp_error *err)
-{
-    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CHECKPOINT_OLD};
-    return sfp__directory_has_any(out, SFP__LIST(names), has, err);
-}
-
-/* Removes the temporary files of a process that was killed. */
-static sfp_status remove_unfinished(const char *out, sfp_error *err)
-{
-    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT ".tmp.#", SFP__PRETRAIN_CHECKPOINT_OLD ".tmp",
-                                        SFP__PRETRAIN_CONFIG ".tmp.#",     SFP__PRETRAIN_LOG ".tmp.#",
-                                        SFP__PRETRAIN_REPORT ".tmp.#",     SFP__PRETRAIN_MODEL ".tmp.#"};
-    return sfp__directory_remove_files(out, SFP__LIST(names), 0, NULL, err);
-}
-
-/* Refuses a directory in which files would be replaced that are not of pretraining, such as a model with its config.json. A run that was
- * killed before its first checkpoint has left its log. */
-static sfp_status check_owner(const char *out, sfp_error *err)
-{
-    static const char *const names[] = {SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
+    static const char *const outputs[] = {SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
+    static const char *const unfinished[] = {SFP__PRETRAIN_CHECKPOINT ".tmp.#", SFP__PRETRAIN_CHECKPOINT ".old.tmp",
+                                             SFP__PRETRAIN_CONFIG ".tmp.#",     SFP__PRETRAIN_LOG ".tmp.#",
+                                             SFP__PRETRAIN_REPORT ".tmp.#",     SFP__PRETRAIN_MODEL ".tmp.#"};
+    const char *out = o->output.dir;
     char path[PATH_MAX], found[NAME_MAX + 1];
     OWNED sfp__json_value *root = NULL;
-    const sfp__json_value *p = read_pretraining(out, &root);
     sfp_error unused;
-    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_LOG, out);
-    if (p || sfp__line_log_check(path, "step", &unused) == SFP_OK)
-        return SFP_OK;
-    TRY(sfp__directory_find(out, SFP__LIST(names), found, sizeof found, err));
-    return *found ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out",
-                              out, found)
-                  : SFP_OK;
-}
-
-sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
-{
     bool has;
-    if (strlen(o->output.dir) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
-        return sfp__fail(err, SFP_EINVAL, "%.60s...: path has %zu bytes, expected at most %d", o->output.dir,
-                         strlen(o->output.dir), PATH_MAX - 64);
-    TRY(sfp__directory_take(o->output.dir, made, lock, err));
-    TRY(has_checkpoint(o->output.dir, &has, err));
-    if (!o->output.resume && has && !is_finished(o->output.dir))
+    if (strlen(out) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
+        return sfp__fail(err, SFP_EINVAL, "%.60s...: path has %zu bytes, expected at most %d", out, strlen(out), PATH_MAX - 64);
+    TRY(sfp__directory_take(out, made, lock, err));
+    TRY(sfp__directory_has_any(out, SFP__LIST(checkpoints), &has, err));
+    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CONFIG, out);
+    (void)sfp__json_read(path, CONFIG_BYTES_MAX, &root, NULL);
+    const sfp__json_value *run = sfp__json_get(root, "pretraining"), *steps = sfp__json_get(run, "steps");
+    /* A finished run may have been resumed with more epochs and interrupted: its config.json then has an earlier step than its
+     * checkpoint. */
+    bool finished = sfp__json_is(sfp__json_get(run, "finished"), SFP__JSON_TRUE) && sfp__json_is(steps, SFP__JSON_INTEGER) &&
+                    has_step(out, sfp__json_integer(steps));
+    if (!o->output.resume && has && !finished)
         return sfp__fail(err, SFP_EINVAL,
-                         "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out",
-                         o->output.dir);
-    if (!has)
-        TRY(check_owner(o->output.dir, err));
-    return remove_unfinished(o->output.dir, err);
+                         "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out", out);
+    /* Files that are not of pretraining must not be replaced, such as a model with its config.json. A run that was killed before its
+     * first checkpoint has left its log. */
+    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_LOG, out);
+    if (!has && !run && sfp__line_log_check(path, SFP__PRETRAIN_LOG_KEY, &unused) != SFP_OK) {
+        TRY(sfp__directory_find(out, SFP__LIST(outputs), found, sizeof found, err));
+        if (*found)
+            return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out", out,
+                             found);
+    }
+    *has_run = has || run;
+    return sfp__directory_remove_files(out, SFP__LIST(unfinished), 0, NULL, err);
 }
 
-sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const sfp__pretrain_hooks *hooks, sfp_error *err)
+sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, sfp_error *err)
 {
-    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT,
-                                        SFP__PRETRAIN_CONFIG,         SFP__PRETRAIN_LOG,
-                                        SFP__PRETRAIN_REPORT,         SFP__PRETRAIN_MODEL};
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT ".old",
+                                        SFP__PRETRAIN_CHECKPOINT,
+                                        SFP__PRETRAIN_CONFIG,
+                                        SFP__PRETRAIN_LOG,
+                                        SFP__PRETRAIN_REPORT,
+                                        SFP__PRETRAIN_MODEL};
     const char *const keep[] = {o->student.init, o->teacher.weights}; /* --resume will read them again */
-    char text[PATH_MAX + 64];
-    OWNED sfp__json_value *root = NULL;
-    const sfp__json_value *p = read_pretraining(o->output.dir, &root);
-    bool has;
-    TRY(has_checkpoint(o->output.dir, &has, err));
-    if (!p && !has)
-        return SFP_OK; /* the directory contains no run */
-    (void)snprintf(text, sizeof text, "%s: the finished run in this directory is replaced", o->output.dir);
-    sfp__pretrain_info(hooks, text);
-    return sfp__directory_remove_files(o->output.dir, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
+    return sfp__directory_remove_files(o->output.dir, SFP__LIST(names), SFP__LIST(keep), err);
 }

@@ -23,7 +23,7 @@ enum {
 
 typedef struct training {
     const sfp__pretrain_options *o;
-    const sfp__pretrain_hooks *hooks;
+    const sfp_pretrain_options *calls;
     sfp__thread_pool *pool;
     /* data */
     sfp__image_set images, test_images;
@@ -40,16 +40,15 @@ typedef struct training {
     /* output */
     int lock; /* on OUT */
     int made; /* number of directories that were created for OUT */
-    sfp__log log;
-    char path[PATH_MAX];        /* the last result of path_of */
-    bool checkpoint_valid;      /* OUT has a valid checkpoint, which becomes the backup when the next one is written */
+    sfp__line_log *log;
+    char path[PATH_MAX]; /* the last result of path_of */
+    sfp__backed_file checkpoint;
     double probed_at, saved_at; /* state.seconds at the last probe and the last checkpoint */
     uint64_t saved_step;
     double start_time, start_fraction; /* of the training loop: start time, and the fraction of the run that was completed then */
 } training;
 
 /* Returns OUT/name; it is valid until the next call. */
-
 static const char *path_of(training *t, const char *name)
 {
     (void)snprintf(t->path, sizeof t->path, "%s/%s", t->o->output.dir, name);
@@ -65,7 +64,7 @@ static void warn_skipped(const training *t, const char *spec, const sfp__image_s
         return;
     sfp__skipped_text(&p->skipped, "image", what, sizeof what);
     (void)snprintf(text, sizeof text, "%.200s: %s", spec, what);
-    sfp__pretrain_warn(t->hooks, text);
+    sfp__pretrain_message(t->calls, SFP_LOG_WARNING, text);
 }
 
 /* Loads the training images and the test images of the probes. */
@@ -73,7 +72,7 @@ static sfp_status load_images(training *t, sfp_error *err)
 {
     const sfp__pretrain_options *o = t->o;
     sfp__image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
-    TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->images, err));
+    TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->calls, &t->images, err));
     warn_skipped(t, o->data.train, &t->images);
     po.like = &t->images;
     po.limit = o->output.max_probe_images;
@@ -97,20 +96,9 @@ static sfp_status open_teacher(training *t, sfp_error *err)
     const sfp__pretrain_options *o = t->o;
     if (!o->teacher.weights)
         return SFP_OK;
-    TRY(sfp__teacher_open(o, &t->images, t->pool, t->hooks, &t->teacher, err));
+    TRY(sfp__teacher_open(o, &t->images, t->pool, t->calls, &t->teacher, err));
     t->has_teacher = true;
     return SFP_OK;
-}
-
-/* Hashes everything that affects the steps. The length of the run is excluded, because it may change on resuming. */
-static uint64_t key_of(const training *t)
-{
-    uint64_t h = sfp__hash(sfp__image_set_hash(&t->images), &t->o->plan.seed, sizeof t->o->plan.seed);
-    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP__PRETRAIN_ROWS; row++)
-        if (sfp__pretrain_affects_steps(row))
-            h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
-    h = sfp__hash(h, t->images.label, (size_t)t->images.count * sizeof *t->images.label);
-    return t->has_teacher ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
 }
 
 /* Loads the initial weights from a file, which must have the student's sizes. */
@@ -152,7 +140,10 @@ static sfp_status create_student(training *t, sfp_error *err)
     TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
     TRY(sfp__vit_plan_prepare(t->plan, o->plan.batch, err));
     TRY(sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err));
-    t->state.key = key_of(t);
+    t->state.inputs =
+        sfp__hash(sfp__image_set_hash(&t->images), t->images.label, (size_t)t->images.count * sizeof *t->images.label);
+    if (t->has_teacher)
+        t->state.inputs = sfp__hash(t->state.inputs, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float));
     TRY(o->student.init ? load_initial_weights(t, &c, err) : sfp__vit_flat_init(&c, o->plan.seed, &t->state.weights, err));
     sfp__loss_init(t->loss, o->plan.seed, t->state.adam.x + t->state.vit_count);
     sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
@@ -160,45 +151,48 @@ static sfp_status create_student(training *t, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status load_state(void *ctx, const char *path, sfp_error *err)
+/* Means since the last point of the log; unchanged if there was no step since then. */
+static void mean_losses(const training *t, double loss[SFP__TERMS])
 {
-    training *t = ctx;
-    return sfp__pretrain_state_load(&t->state, t->o, path, err);
-}
-
-/* Loads the last checkpoint or, if it is damaged, the one before it. */
-static sfp_status resume(training *t, bool *found, sfp_error *err)
-{
-    bool used_old = false;
-    char old[PATH_MAX];
-    (void)snprintf(old, sizeof old, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD));
-    sfp_status s = sfp__file_read_or_backup(path_of(t, SFP__PRETRAIN_CHECKPOINT), old, load_state, t, &used_old, err);
-    *found = s == SFP_OK;
-    t->checkpoint_valid = *found && !used_old;
-    if (*found && used_old)
-        sfp__pretrain_warn(t->hooks, "the last checkpoint is damaged; the run resumes from the one before");
-    return s == SFP_ENOTFOUND ? SFP_OK : s;
+    for (int i = 0; i < SFP__TERMS && t->state.interval.steps > 0; i++)
+        loss[i] = t->state.interval.sum[i] / t->state.interval.steps;
 }
 
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp__pretrain_options *o = t->o;
-    bool found = false;
-    TRY(sfp__pretrain_take_directory(o, &t->lock, &t->made, err));
+    bool has_run, found = false, used_old = false;
+    TRY(sfp__pretrain_take_directory(o, &t->lock, &t->made, &has_run, err));
     TRY(load_images(t, err));
     if (t->images.count < o->plan.batch)
         return sfp__fail(err, SFP_EINVAL, "%s: number of training images is %lld, expected at least one batch of %d",
                          o->data.train, (long long)t->images.count, o->plan.batch);
     TRY(open_teacher(t, err));
     TRY(create_student(t, err));
-    if (o->output.resume)
-        TRY(resume(t, &found, err));
+    if (o->output.resume) {
+        sfp_status s =
+            sfp__pretrain_state_load(&t->state, o, &t->checkpoint, path_of(t, SFP__PRETRAIN_CHECKPOINT), &used_old, err);
+        found = s == SFP_OK;
+        if (!found && s != SFP_ENOTFOUND)
+            return s;
+        if (used_old)
+            sfp__pretrain_message(t->calls, SFP_LOG_WARNING,
+                                  "the last checkpoint is damaged; the run resumes from the one before");
+    }
     TRY(sfp__vit_set_weights(t->student, &t->state.weights, err));
-    if (!found)
-        TRY(sfp__pretrain_clear_directory(o, t->hooks, err));
-    TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
-    if (t->log.count && t->log.point[t->log.count - 1].step == t->state.step)
-        t->state.interval = (sfp__log_interval){0}; /* the point was written after the checkpoint */
+    if (!found && has_run) {
+        char text[PATH_MAX + 64];
+        (void)snprintf(text, sizeof text, "%s: the finished run in this directory is replaced", o->output.dir);
+        sfp__pretrain_message(t->calls, SFP_LOG_INFO, text);
+        TRY(sfp__pretrain_clear_directory(o, err));
+    }
+    uint64_t last;
+    TRY(sfp__line_log_open(o->output.dir, SFP__PRETRAIN_LOG, SFP__PRETRAIN_LOG_KEY, found ? t->state.step + 1 : 0, 0, 0, &t->log,
+                           err));
+    if (sfp__line_log_last(t->log, &last) && last == t->state.step) { /* the point was written after the checkpoint */
+        mean_losses(t, t->state.loss);
+        t->state.interval = (sfp__log_interval){0};
+    }
     t->epoch_steps = sfp__view_loader_epoch_steps(&t->images, o->plan.batch);
     return sfp__view_loader_create(&t->images, o, &t->state.config, t->has_teacher ? &t->teacher : NULL, t->state.step,
                                    &t->loader, err);
@@ -276,33 +270,29 @@ static sfp_status train_step(training *t, sfp_error *err)
 
 static double images_per_second(const training *t)
 {
-    return t->state.interval.seconds > 0 ? (double)t->state.interval.steps * t->o->plan.batch / t->state.interval.seconds : NAN;
-}
-
-/* Means since the last point of the log; NAN: no step since then. */
-static void mean_losses(const training *t, double loss[SFP__TERMS])
-{
-    for (int i = 0; i < SFP__TERMS; i++)
-        loss[i] = t->state.interval.steps ? t->state.interval.sum[i] / (double)t->state.interval.steps : NAN;
+    return t->state.interval.seconds > 0 ? t->state.interval.steps * t->o->plan.batch / t->state.interval.seconds : NAN;
 }
 
 static void report_progress(const training *t)
 {
-    sfp__pretrain_progress p = {.phase = "train",
-                                .done = t->state.step,
-                                .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
-                                .fraction = fraction(t),
-                                .start_fraction = t->start_fraction,
-                                .seconds = sfp__monotonic_seconds() - t->start_time,
-                                .ncm = t->probe.ncm,
-                                .knn = t->probe.knn,
-                                .epoch = (double)t->state.step / (double)t->epoch_steps,
-                                .images_per_second = images_per_second(t)};
+    sfp_pretrain_progress p = {.size = sizeof p,
+                               .phase = "train",
+                               .done = t->state.step,
+                               .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
+                               .fraction = fraction(t),
+                               .start_fraction = t->start_fraction,
+                               .seconds = sfp__monotonic_seconds() - t->start_time,
+                               .ncm = t->probe.ncm,
+                               .knn = t->probe.knn,
+                               .epoch = (double)t->state.step / (double)t->epoch_steps,
+                               .images_per_second = images_per_second(t)};
+    memcpy(p.loss, t->state.loss, sizeof p.loss);
     mean_losses(t, p.loss);
-    sfp__pretrain_report_progress(t->hooks, &p);
+    sfp__pretrain_report_progress(t->calls, &p);
 }
 
-static sfp__log_point make_log_point(const training *t, const sfp__probe *probe)
+/* Adds a point to the log and restarts the sums. probe NULL: no probe. */
+static sfp_status add_log_point(training *t, const sfp__probe *probe, sfp_error *err)
 {
     sfp__log_point p = {.step = t->state.step,
                         .epoch = (double)t->state.step / (double)t->epoch_steps,
@@ -312,17 +302,10 @@ static sfp__log_point make_log_point(const training *t, const sfp__probe *probe)
                         .images_per_second = images_per_second(t),
                         .ncm = probe ? probe->ncm : NAN,
                         .knn = probe ? probe->knn : NAN};
-    mean_losses(t, p.loss);
-    return p;
-}
-
-/* Adds a point to the log and restarts the sums. probe NULL: no probe. */
-static sfp_status add_log_point(training *t, const sfp__probe *probe, sfp_error *err)
-{
-    sfp__log_point p = make_log_point(t, probe);
-    sfp_status s = sfp__log_add(&t->log, &p, err);
+    mean_losses(t, t->state.loss);
+    memcpy(p.loss, t->state.loss, sizeof p.loss);
     t->state.interval = (sfp__log_interval){0};
-    return s;
+    return sfp__pretrain_log(t->log, &p, err);
 }
 
 /* Probes the averaged weights, which need a temporary ViT. */
@@ -339,15 +322,8 @@ static sfp_status save_checkpoint(training *t, sfp_error *err)
 {
     t->saved_at = t->state.seconds;
     t->saved_step = t->state.step;
-    char last[PATH_MAX];
-    (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
-    TRY(sfp__log_sync(&t->log, err));
-    if (t->checkpoint_valid)
-        TRY(sfp__file_backup(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
-    t->checkpoint_valid = false; /* until it is completely written */
-    TRY(sfp__pretrain_state_save(&t->state, t->o, last, err));
-    t->checkpoint_valid = true;
-    return SFP_OK;
+    TRY(sfp__line_log_sync(t->log, err));
+    return sfp__pretrain_state_save(&t->state, t->o, &t->checkpoint, path_of(t, SFP__PRETRAIN_CHECKPOINT), err);
 }
 
 static sfp_status train(training *t, sfp_error *err)
@@ -358,8 +334,8 @@ static sfp_status train(training *t, sfp_error *err)
     t->saved_step = t->state.step;
     t->probe = (sfp__probe){.ncm = NAN, .knn = NAN};
     if (has_ended(t))
-        sfp__pretrain_info(t->hooks, "this run has already ended: nothing to do");
-    while (!has_ended(t) && !sfp__pretrain_stopped(t->hooks)) {
+        sfp__pretrain_message(t->calls, SFP_LOG_INFO, "this run has already ended: nothing to do");
+    while (!has_ended(t) && !sfp__pretrain_cancelled(t->calls)) {
         TRY(train_step(t, err));
         report_progress(t);
         bool probe = t->o->output.probe_seconds > 0 && t->state.seconds - t->probed_at >= t->o->output.probe_seconds;
@@ -368,7 +344,7 @@ static sfp_status train(training *t, sfp_error *err)
         if (probe || t->state.interval.seconds >= LOG_SECONDS)
             TRY(add_log_point(t, probe ? &t->probe : NULL, err));
         if (probe)
-            TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
+            TRY(sfp__pretrain_report(t->o->output.dir, err));
         if (t->state.seconds - t->saved_at >= t->o->output.checkpoint_seconds)
             TRY(save_checkpoint(t, err));
     }
@@ -397,29 +373,27 @@ static sfp_status write_model(training *t, sfp__vit_config *c, sfp_error *err)
                          err);
 }
 
-static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
+static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
 {
-    *r = (sfp__pretrain_result){.finished = has_ended(t),
-                                .steps = t->state.step,
-                                .images = (uint64_t)t->images.count,
-                                .seconds = t->state.seconds,
-                                .epochs = (double)t->state.step / (double)t->epoch_steps,
-                                .parameters = sfp__vit_parameters(t->student)};
+    *r = (sfp_pretrain_result){.size = sizeof *r,
+                               .finished = has_ended(t),
+                               .steps = t->state.step,
+                               .images = (uint64_t)t->images.count,
+                               .seconds = t->state.seconds,
+                               .epochs = (double)t->state.step / (double)t->epoch_steps,
+                               .parameters = sfp__vit_parameters(t->student)};
     r->images_per_second = (double)t->state.step * t->o->plan.batch / t->state.seconds;
-    for (int i = 0; i < SFP__TERMS; i++)
-        r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
     TRY(run_probe(t, err));
-    if (t->state.interval.steps) {
-        mean_losses(t, r->loss);
+    if (t->state.interval.steps > 0)
         TRY(add_log_point(t, &t->probe, err));
-    }
-    TRY(sfp__log_sync(&t->log, err));
+    TRY(sfp__line_log_sync(t->log, err));
+    memcpy(r->loss, t->state.loss, sizeof r->loss);
     r->ncm = t->probe.ncm;
     r->knn = t->probe.knn;
     sfp__vit_config c;
     TRY(write_model(t, &c, err));
-    TRY(sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, r, err));
-    return sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
+    TRY(sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, t->calls ? t->calls->command : NULL, &c, r, err));
+    return sfp__pretrain_report(t->o->output.dir, err);
 }
 
 static void training_free(training *t)
@@ -427,7 +401,7 @@ static void training_free(training *t)
     if (!t)
         return;
     sfp__view_loader_free(t->loader);
-    sfp__log_close(&t->log);
+    sfp__line_log_close(t->log);
     sfp__loss_free(t->loss);
     sfp__vit_plan_free(t->plan);
     sfp__vit_free(t->student);
@@ -441,19 +415,17 @@ static void training_free(training *t)
 }
 DEFINE_OWNED_PTR(training, training_free)
 
-sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks,
-                         sfp__pretrain_result *out, sfp_error *err)
+sfp_status sfp__pretrain(const sfp__pretrain_options *o, const sfp_pretrain_options *calls, sfp__thread_pool *pool,
+                         sfp_pretrain_result *out, sfp_error *err)
 {
     OWNED_PTR(training_free) training *t = NULL;
-    sfp__pretrain_result r = {0};
+    _Static_assert(sizeof out->loss == SFP__TERMS * sizeof *out->loss, "one loss per term");
     TRY(sfp__alloc(&t, 1, sizeof *t, err));
     t->o = o;
-    t->hooks = hooks;
-    t->lock = t->log.fd = -1;
+    t->calls = calls;
+    t->lock = -1;
     t->pool = pool;
     TRY(prepare(t, err));
     TRY(train(t, err));
-    TRY(finish(t, &r, err));
-    *out = r;
-    return SFP_OK;
+    return finish(t, out, err);
 }

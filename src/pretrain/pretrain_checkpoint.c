@@ -1,16 +1,13 @@
 /* The state of a pretraining run, its checkpoint file, and AdamW. */
 #include "pretrain/pretrain_internal.h"
 
-#include "base/mem.h"
 #include "base/text.h"
-#include "io/tensor/safetensors.h"
-#include "model/vit.h"
-#include "pretrain/pretrain.h"
+#include "io/tensor/metadata.h"
+#include "io/tensor/visit.h"
 
-#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static sfp_status set_decay(void *ctx, const sfp__vit_weight *w, sfp_error *err)
@@ -40,6 +37,8 @@ sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_con
     TRY(sfp__vit_flat_view(c, a->g, &s.grads, err));
     TRY(sfp__vit_flat_view(c, a->ema, &s.average, err));
     (void)sfp__vit_each_weight(c, &s.weights, set_decay, &s, NULL);
+    for (int i = 0; i < SFP__TERMS; i++)
+        s.loss[i] = NAN;
     *out = TAKE(s);
     return SFP_OK;
 }
@@ -53,111 +52,114 @@ void sfp__pretrain_state_done(sfp__pretrain_state *s)
     *s = (sfp__pretrain_state){0};
 }
 
-static sfp__tensor flat_tensor(const char *name, size_t count, const float *data)
-{
-    return (sfp__tensor){.name = name,
-                         .dtype = SFP__DTYPE_F32,
-                         .ndim = 1,
-                         .shape = {(int64_t)count},
-                         .count = count,
-                         .bytes = count * sizeof *data,
-                         .data = data};
-}
+/* ------------------------------------------------------------------ checkpoint */
 
-enum { OWN_KEYS = 6 }; /* metadata that is not an option */
-
-static void put_interval(const sfp__log_interval *i, char *to, size_t size)
-{
-    (void)snprintf(to, size, "%" PRIu64 " %a %a %a %a %a %a %a", i->steps, i->seconds, i->lr, i->grad_norm, i->sum[0], i->sum[1],
-                   i->sum[2], i->sum[3]);
-}
-_Static_assert(SFP__TERMS == 4, "the sums of an interval");
-
-/* Reads an interval; one that is missing, as in checkpoints before 0.6, or damaged, is empty. */
-static sfp__log_interval read_interval(const char *text)
-{
-    sfp__log_interval i = {0};
-    double *const numbers[] = {&i.seconds, &i.lr, &i.grad_norm, &i.sum[0], &i.sum[1], &i.sum[2], &i.sum[3]};
-    char *end = NULL;
-    if (!text)
-        return i;
-    i.steps = strtoull(text, &end, 10);
-    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-        *numbers[k] = strtod(end, &end);
-    return *end == '\0' ? i : (sfp__log_interval){0};
-}
-
-sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path,
-                                    sfp_error *err)
-{
-    const sfp__adamw *a = &s->adam;
-    const sfp__tensor tensors[] = {flat_tensor("weights", a->count, a->x), flat_tensor("moment1", a->count, a->m),
-                                   flat_tensor("moment2", a->count, a->v), flat_tensor("average", a->count, a->ema)};
-    sfp__saved_option saved[SFP__PRETRAIN_SAVED_OPTIONS_MAX];
-    char step[24], seconds[40], interval[240], key[24], sum[SFP__CHECKSUM_MAX];
-    (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
-    (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
-    put_interval(&s->interval, interval, sizeof interval);
-    (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
-    sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
-    sfp__meta meta[OWN_KEYS + SFP__PRETRAIN_SAVED_OPTIONS_MAX] = {
-        {"kind", SFP__PRETRAIN_KIND}, {"step", step}, {"seconds", seconds},
-        {"interval", interval},       {"key", key},   {SFP__CHECKSUM_KEY, sum}};
-    size_t n = sfp__pretrain_saved_options(o, saved);
-    for (size_t i = 0; i < n; i++)
-        meta[OWN_KEYS + i] = (sfp__meta){saved[i].key, saved[i].text ? saved[i].text : saved[i].number};
-    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, OWN_KEYS + n, err);
-}
-
-static sfp_status need_meta(const sfp__tensor_file *f, const char *key, const char **out, sfp_error *err)
-{
-    *out = sfp__tensor_file_meta(f, key);
-    return *out
-               ? SFP_OK
-               : sfp__fail(err, SFP_EFORMAT, "%s: metadata key '%s' is missing, expected a checkpoint of pretrain", f->path, key);
-}
-
-static sfp_status read_blocks(const sfp__tensor_file *f, sfp__pretrain_state *s, sfp_error *err)
+/* Visits the tensors of a checkpoint. */
+static sfp_status visit(const sfp__visitor *v, sfp__pretrain_state *s, sfp_error *err)
 {
     const struct {
         const char *name;
-        float *to;
-    } list[] = {{"weights", s->adam.x}, {"moment1", s->adam.m}, {"moment2", s->adam.v}, {"average", s->adam.ema}};
-    enum { BLOCKS = sizeof list / sizeof *list };
-    const int64_t shape[] = {(int64_t)s->adam.count};
-    const char *path = f->path, *sum;
-    const sfp__tensor *t[BLOCKS] = {0};
-    TRY(need_meta(f, SFP__CHECKSUM_KEY, &sum, err));
-    for (int i = 0; i < BLOCKS; i++) { /* checks all tensors before the state is changed */
-        TRY(sfp__tensor_file_need(f, list[i].name, &t[i], err));
-        TRY(sfp__tensor_expect(path, t[i], shape, 1, err));
+        sfp__dtype dtype;
+        size_t count;
+        void *data;
+    } list[] = {{"weights", SFP__DTYPE_F32, s->adam.count, s->adam.x},
+                {"moment1", SFP__DTYPE_F32, s->adam.count, s->adam.m},
+                {"moment2", SFP__DTYPE_F32, s->adam.count, s->adam.v},
+                {"average", SFP__DTYPE_F32, s->adam.count, s->adam.ema},
+                {"seconds", SFP__DTYPE_F64, 1, &s->seconds},
+                {"loss", SFP__DTYPE_F64, SFP__TERMS, s->loss},
+                {"interval", SFP__DTYPE_F64, sizeof s->interval / sizeof(double), &s->interval}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const int64_t count = (int64_t)list[i].count;
+        TRY(sfp__visit(v, list[i].name, list[i].dtype, 1, &count, list[i].data, err));
     }
-    TRY(sfp__safetensors_check_sum(f, NULL, err));
-    for (int i = 0; i < BLOCKS; i++)
-        TRY(sfp__tensor_to_f32(path, t[i], list[i].to, err));
     return SFP_OK;
 }
 
-sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path, sfp_error *err)
+enum { VALUE_MAX = PATH_MAX };
+
+/* The key and the value of an option that a resumed run must have; false: it is not one. The names of the data and the teacher only
+ * explain why their contents are others. Metadata is UTF-8, so other names are not recorded. */
+static bool saved_option(const sfp__opt *row, const sfp__pretrain_options *o, char key[64], char value[VALUE_MAX])
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
-    const char *step, *seconds, *key;
-    TRY(sfp__safetensors_open(path, &f, err));
-    TRY(need_meta(f, "step", &step, err));
-    TRY(need_meta(f, "seconds", &seconds, err));
-    TRY(need_meta(f, "key", &key, err));
-    if (strtoull(key, NULL, 16) != s->key)
-        return sfp__pretrain_check_saved_options(f, o, err);
-    uint64_t steps = strtoull(step, NULL, 10);
-    double spent = strtod(seconds, NULL);
-    if (steps > INT64_MAX || !isfinite(spent) || spent < 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: checkpoint has step %s and seconds %s, expected finite numbers from 0", path,
-                         sfp__printable(step, (char[32]){0}, 32), sfp__printable(seconds, (char[48]){0}, 48));
-    TRY(read_blocks(f, s, err));
-    s->step = steps;
-    s->seconds = spent;
-    s->interval = read_interval(sfp__tensor_file_meta(f, "interval"));
+    (void)snprintf(key, 64, "option.%s", row->name);
+    return row->size > 0 && row->resume == SFP__RESUME_SAME && sfp__utf8_valid(sfp__opt_print(row, o, value, VALUE_MAX));
+}
+
+sfp_status sfp__pretrain_state_save(sfp__pretrain_state *s, const sfp__pretrain_options *o, sfp__backed_file *last,
+                                    const char *path, sfp_error *err)
+{
+    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list tensors = {0};
+    OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
+    char key[64], value[VALUE_MAX];
+    const sfp__visitor v = sfp__visit_writing(&tensors);
+    sfp__metadata_put(&meta, "kind", SFP__PRETRAIN_KIND);
+    sfp__metadata_put_int(&meta, "step", (long long)s->step);
+    sfp__metadata_put_int(&meta, "inputs", (long long)(s->inputs >> 1));
+    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP__PRETRAIN_ROWS; row++)
+        if (saved_option(row, o, key, value))
+            sfp__metadata_put(&meta, key, value);
+    TRY(sfp__check_memory(!meta.failed, err));
+    TRY(visit(&v, s, err));
+    return sfp__backed_file_write(last, path, &tensors, meta.list, meta.count, err);
+}
+
+/* Compares the options with those of the checkpoint; texts: those of type STRING, else the others. */
+static sfp_status check_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, bool texts, sfp_error *err)
+{
+    char key[64], now[VALUE_MAX], shown[SFP__NAME_MAX];
+    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP__PRETRAIN_ROWS; row++) {
+        if ((row->type == SFP__OPT_STRING) != texts || !saved_option(row, o, key, now))
+            continue;
+        const char *was = sfp__tensor_file_meta(f, key);
+        if (!was || strcmp(was, now) == 0)
+            continue;
+        if (!*was)
+            return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected none as in %s; remove it, or choose another --out", row->name,
+                             now, f->path);
+        return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected %s as in %s; use that value, or choose another --out", row->name,
+                         *now ? now : "not set", sfp__printable(was, shown, sizeof shown), f->path);
+    }
     return SFP_OK;
+}
+
+typedef struct loading {
+    sfp__pretrain_state *state;
+    const sfp__pretrain_options *o;
+} loading;
+
+static sfp_status load(void *ctx, const char *path, sfp_error *err)
+{
+    const loading *l = ctx;
+    sfp__pretrain_state *s = l->state;
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
+    size_t size;
+    long long step, inputs;
+    TRY(sfp__backed_file_read(path, &bytes, &size, err));
+    TRY(sfp__safetensors_open_memory(path, bytes, size, &f, err));
+    TRY(sfp__metadata_int(f, "step", 0, INT64_MAX, &step, err));
+    TRY(sfp__metadata_int(f, "inputs", 0, INT64_MAX, &inputs, err));
+    TRY(check_options(f, l->o, false, err));
+    if ((uint64_t)inputs != s->inputs >> 1) {
+        TRY(check_options(f, l->o, true, err));
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: the images, labels or teacher's weights have changed; restore them, or choose another --out", path);
+    }
+    for (int reading = 0; reading < 2; reading++) { /* first checks all tensors */
+        const sfp__visitor v = sfp__visit_reading(f, !reading);
+        TRY(visit(&v, s, err));
+    }
+    if (!isfinite(s->seconds) || s->seconds < 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: seconds is %g, expected a finite number from 0", path, s->seconds);
+    s->step = (uint64_t)step;
+    return SFP_OK;
+}
+
+sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, sfp__backed_file *last,
+                                    const char *path, bool *used_old, sfp_error *err)
+{
+    return sfp__backed_file_resume(last, path, load, &(loading){s, o}, used_old, err);
 }
 
 /* ----------------------------------------------------------------------- AdamW */

@@ -5,13 +5,33 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "io/file.h"
+#include "io/backed_file.h"
+#include "io/line_log.h"
 #include "model/vit.h"
 #include "pretrain/pretrain.h"
 #include "stream/source.h"
 
 #include <stdio.h>
 #include <time.h>
+
+/* ------------------------------------------------------------------- callbacks; `calls` and each of them may be NULL */
+
+static inline void sfp__pretrain_message(const sfp_pretrain_options *calls, sfp_log_level level, const char *text)
+{
+    if (calls && calls->log)
+        calls->log(calls->ctx, level, text);
+}
+
+static inline void sfp__pretrain_report_progress(const sfp_pretrain_options *calls, const sfp_pretrain_progress *p)
+{
+    if (calls && calls->progress)
+        calls->progress(calls->ctx, p);
+}
+
+static inline bool sfp__pretrain_cancelled(const sfp_pretrain_options *calls)
+{
+    return calls && calls->cancelled && calls->cancelled(calls->ctx);
+}
 
 /* ------------------------------------------------------------------- image set
  *
@@ -37,7 +57,7 @@ typedef struct sfp__image_set_options {
 } sfp__image_set_options;
 
 sfp_status sfp__image_set_load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
-                               const sfp__pretrain_hooks *hooks, sfp__image_set *out, sfp_error *err);
+                               const sfp_pretrain_options *calls, sfp__image_set *out, sfp_error *err);
 /* Moves every nth image of `from` to `out`. */
 sfp_status sfp__image_set_hold_out(sfp__image_set *from, int nth, sfp__image_set *out, sfp_error *err);
 void sfp__image_set_done(sfp__image_set *p);
@@ -140,7 +160,7 @@ struct sfp__teacher {
 
 /* Loads the teacher and fills the cache if needed. Uses the teacher, view, seed and student size of o. */
 sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_set *p, sfp__thread_pool *pool,
-                             const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err);
+                             const sfp_pretrain_options *calls, sfp__teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp__teacher *t);
 
 size_t sfp__teacher_entry_floats(const sfp__teacher *t);
@@ -213,9 +233,9 @@ sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_
  * (the log as curves) and config.json. Also the check and the removal of the files of an earlier run. */
 
 #define SFP__PRETRAIN_CHECKPOINT "checkpoint.safetensors"
-#define SFP__PRETRAIN_CHECKPOINT_OLD SFP__PRETRAIN_CHECKPOINT ".old"
 #define SFP__PRETRAIN_CONFIG "config.json"
 #define SFP__PRETRAIN_LOG "log.jsonl"
+#define SFP__PRETRAIN_LOG_KEY "step"
 #define SFP__PRETRAIN_MODEL "model.safetensors"
 #define SFP__PRETRAIN_REPORT "report.html"
 
@@ -226,33 +246,20 @@ typedef struct sfp__log_point {
     double ncm, knn;         /* NAN: no probe at this point */
 } sfp__log_point;
 
-typedef struct sfp__log {
-    char *path;
-    int fd;                /* for appending; -1: not open */
-    sfp__log_point *point; /* (count) */
-    size_t count, capacity;
-} sfp__log;
-
-/* Opens the log for appending. last_step 0: starts an empty log. Otherwise keeps the points up to that step and removes the
- * rest. */
-sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err);
-sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err);
-/* Makes the points durable. Call it before a checkpoint is written whose step they do not exceed. */
-sfp_status sfp__log_sync(const sfp__log *l, sfp_error *err);
-void sfp__log_close(sfp__log *l);
-/* Writes report.html with the curves of the log. */
-sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error *err);
-
+/* Writes a point, so that it remains if the process is killed. */
+sfp_status sfp__pretrain_log(sfp__line_log *log, const sfp__log_point *p, sfp_error *err);
+/* Writes DIR/report.html with the curves of DIR/log.jsonl. */
+sfp_status sfp__pretrain_report(const char *dir, sfp_error *err);
 /* Writes config.json: the configuration of the model, and how it was trained. The run may be unfinished. */
-sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const sfp__vit_config *c,
-                                      const sfp__pretrain_result *r, sfp_error *err);
+sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const char *command,
+                                      const sfp__vit_config *c, const sfp_pretrain_result *r, sfp_error *err);
 
-/* Creates OUT if it is missing, and locks it (*made and *lock: io/directory.h). Without --resume, fails if OUT contains an
- * unfinished run. */
-sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err);
-/* Removes the files of an earlier run from OUT and reports it. Call it after every other check of a new run. The teacher's
- * outputs are kept, because they may be reusable. */
-sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const sfp__pretrain_hooks *hooks, sfp_error *err);
+/* Creates OUT if it is missing, and locks it (*made and *lock: io/directory.h). *has_run: it contains a run. Without --resume, fails if
+ * this run is unfinished. */
+sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, bool *has_run, sfp_error *err);
+/* Removes the files of an earlier run from OUT. Call it after every other check of a new run. The teacher's outputs are kept, because
+ * they may be reusable. */
+sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, sfp_error *err);
 
 /* ----------------------------------------------------------------------- state
  *
@@ -279,10 +286,10 @@ double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp_
 
 #define SFP__PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of a checkpoint */
 
-/* Sums since the last point of the log, and numbers of the last step. */
+/* Sums since the last point of the log, and numbers of the last step: a tensor of a checkpoint, so that a resumed run logs the same
+ * means. */
 typedef struct sfp__log_interval {
-    uint64_t steps;
-    double sum[SFP__TERMS], seconds, lr, grad_norm;
+    double steps, seconds, lr, grad_norm, sum[SFP__TERMS];
 } sfp__log_interval;
 
 typedef struct sfp__pretrain_state {
@@ -293,18 +300,21 @@ typedef struct sfp__pretrain_state {
     void *block;                              /* of all these */
     sfp__vit_weights weights, grads, average; /* views of x, g, ema */
     uint64_t step;
-    double seconds;             /* spent in training */
-    sfp__log_interval interval; /* so that a resumed run logs the same means */
-    uint64_t key;               /* hash of the options and data that affect the steps */
+    double seconds;          /* spent in training */
+    double loss[SFP__TERMS]; /* of the last point of the log; NAN: none */
+    sfp__log_interval interval;
+    uint64_t inputs; /* hash of the images, their labels and the teacher's outputs */
 } sfp__pretrain_state;
 
 sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_config *c, size_t loss_count, sfp_error *err);
 void sfp__pretrain_state_done(sfp__pretrain_state *s);
 
 /* Writes a checkpoint, which also records the options. */
-sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path,
-                                    sfp_error *err);
-/* SFP_ENOTFOUND: there is no checkpoint. SFP_EINVAL: it belongs to a run with other options or data. */
-sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path, sfp_error *err);
+sfp_status sfp__pretrain_state_save(sfp__pretrain_state *s, const sfp__pretrain_options *o, sfp__backed_file *last,
+                                    const char *path, sfp_error *err);
+/* Reads a checkpoint or, if it is damaged, the one before it. SFP_ENOTFOUND: there is none. SFP_EINVAL: it belongs to a run with other
+ * options or data; the message names the first option that differs, with both values. */
+sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, sfp__backed_file *last,
+                                    const char *path, bool *used_old, sfp_error *err);
 
 #endif

@@ -1,14 +1,6 @@
-/* The options of `streamfp pretrain`, and their comparison with those that a checkpoint records. */
+/* The options of `streamfp pretrain`. */
 #include "pretrain/pretrain.h"
 
-#include "base/mem.h"
-#include "base/text.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#define PREFIX "option."
 #define AT(member) SFP__AT(sfp__pretrain_options, member)
 
 const sfp__opt sfp__pretrain_rows[SFP__PRETRAIN_ROWS] = {
@@ -92,70 +84,6 @@ const sfp__opt sfp__pretrain_rows[SFP__PRETRAIN_ROWS] = {
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };
-
-bool sfp__pretrain_affects_steps(const sfp__opt *row)
-{
-    bool number = row->type == SFP__OPT_REAL || (row->type == SFP__OPT_INT && row->size == sizeof(int));
-    return number && row->size > 0 && row->resume == SFP__RESUME_SAME;
-}
-
-static sfp__saved_option *add(sfp__saved_option *list, size_t *n, const char *name)
-{
-    sfp__saved_option *option = &list[(*n)++];
-    *option = (sfp__saved_option){0};
-    (void)snprintf(option->key, sizeof option->key, PREFIX "%s", name);
-    return option;
-}
-
-static void add_text(sfp__saved_option *list, size_t *n, const char *name, const char *text)
-{
-    if (!text || sfp__utf8_valid(text)) /* metadata is UTF-8, so other names are not recorded */
-        add(list, n, name)->text = text ? text : "";
-}
-
-size_t sfp__pretrain_saved_options(const sfp__pretrain_options *o, sfp__saved_option *out)
-{
-    size_t n = 0;
-    for (const sfp__opt *p = sfp__pretrain_rows; p < sfp__pretrain_rows + SFP__PRETRAIN_ROWS; p++) {
-        const void *at = (const char *)o + p->offset;
-        if (!sfp__pretrain_affects_steps(p))
-            continue;
-        sfp__saved_option *option = add(out, &n, p->name);
-        if (p->type == SFP__OPT_REAL)
-            (void)snprintf(option->number, sizeof option->number, "%.12g", *(const double *)at);
-        else
-            (void)snprintf(option->number, sizeof option->number, "%d", *(const int *)at);
-    }
-    (void)snprintf(add(out, &n, "seed")->number, sizeof out->number, "%" PRIu64, o->plan.seed);
-    add_text(out, &n, "teacher", o->teacher.weights);
-    add_text(out, &n, "data", o->data.train);
-    return n;
-}
-
-sfp_status sfp__pretrain_check_saved_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, sfp_error *err)
-{
-    sfp__saved_option list[SFP__PRETRAIN_SAVED_OPTIONS_MAX];
-    const char *path = f->path;
-    bool reported = false;
-    for (size_t i = 0, n = sfp__pretrain_saved_options(o, list); i < n; i++) {
-        const char *was = sfp__tensor_file_meta(f, list[i].key), *now = list[i].text ? list[i].text : list[i].number;
-        const char *name = list[i].key + strlen(PREFIX);
-        char shown[SFP__NAME_MAX];
-        reported = reported || was;
-        if (!was || strcmp(was, now) == 0)
-            continue;
-        if (!*was)
-            return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected none as in %s; remove it, or choose another --out", name, now,
-                             path);
-        (void)sfp__printable(was, shown, sizeof shown);
-        return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected %s as in %s; use that value, or choose another --out", name,
-                         *now ? now : "not set", shown, path);
-    }
-    return sfp__fail(err, SFP_EINVAL, "%s: the %s have changed; restore them, or choose another --out", path,
-                     reported ? "images, labels or teacher's weights" : "options or data");
-}
-
-/* ------------------------------------------------------------------- reading */
 
 #define NEEDS_TEACHER "it applies to a teacher (use --teacher FILE|builtin)"
 

@@ -194,7 +194,7 @@ static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
 }
 
 /* Opens the cache: complete, incomplete, or restarted if it is for other inputs. */
-static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__pretrain_hooks *hooks, sfp_error *err)
+static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pretrain_options *calls, sfp_error *err)
 {
     bool other = false;
     int f = (int)TEMP_FAILURE_RETRY(open(cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
@@ -210,7 +210,7 @@ static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__p
     if (other) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: the cache is for another teacher, data or views; it is replaced", cache);
-        sfp__pretrain_warn(hooks, text);
+        sfp__pretrain_message(calls, SFP_LOG_WARNING, text);
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
@@ -242,13 +242,13 @@ static sfp_status write_progress(int fd, const char *path, const header *h, sfp_
 }
 
 static sfp_status fill_cache(cache_job *m, header *h, int fd, sfp__vit_plan *plan, sfp__thread_pool *pool,
-                             const sfp__pretrain_hooks *hooks, sfp_error *err)
+                             const sfp_pretrain_options *calls, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds(), saved_at = begin;
     const char *path = m->cache;
     uint64_t start = h->done;
     while (h->done < h->total) {
-        if (sfp__pretrain_stopped(hooks)) {
+        if (sfp__pretrain_cancelled(calls)) {
             TRY(write_progress(fd, path, h, err));
             return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; run the same command to continue", path,
                              (unsigned long long)h->done, (unsigned long long)h->total);
@@ -263,13 +263,14 @@ static sfp_status fill_cache(cache_job *m, header *h, int fd, sfp__vit_plan *pla
             saved_at = sfp__monotonic_seconds();
         }
         double now = sfp__monotonic_seconds() - begin;
-        sfp__pretrain_report_progress(hooks, &(sfp__pretrain_progress){.phase = "teacher",
-                                                                       .done = h->done,
-                                                                       .total = h->total,
-                                                                       .fraction = (double)h->done / (double)h->total,
-                                                                       .start_fraction = (double)start / (double)h->total,
-                                                                       .images_per_second = (double)(h->done - start) / now,
-                                                                       .seconds = now});
+        sfp__pretrain_report_progress(calls, &(sfp_pretrain_progress){.size = sizeof(sfp_pretrain_progress),
+                                                                      .phase = "teacher",
+                                                                      .done = h->done,
+                                                                      .total = h->total,
+                                                                      .fraction = (double)h->done / (double)h->total,
+                                                                      .start_fraction = (double)start / (double)h->total,
+                                                                      .images_per_second = (double)(h->done - start) / now,
+                                                                      .seconds = now});
     }
     if (h->done > start)
         TRY(sync_cache(fd, path, err));
@@ -277,7 +278,7 @@ static sfp_status fill_cache(cache_job *m, header *h, int fd, sfp__vit_plan *pla
 }
 
 static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, const sfp__image_set *p, sfp__teacher *t,
-                             sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks, sfp_error *err)
+                             sfp__thread_pool *pool, const sfp_pretrain_options *calls, sfp_error *err)
 {
     const sfp__vit_config *c = &t->vit->config;
     cache_job m = {
@@ -294,14 +295,14 @@ static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, 
                               {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
                               {&m.entry, CHUNK, h.entry_bytes}};
     TRY(key_of(o, p, &h.key, err));
-    TRY(open_cache(cache, &h, &t->fd, hooks, err));
+    TRY(open_cache(cache, &h, &t->fd, calls, err));
     if (h.done >= h.total)
         return SFP_OK;
     TRY(sfp__block(&block, SFP__LIST(list), err));
     average_weights(t->grid, m.grid, m.pool_w);
     const sfp__vit_plan_options po = {.mode = SFP__VIT_FORWARD, .token_head = true};
     TRY(sfp__vit_plan_create(t->vit, pool, &po, &plan, err));
-    return fill_cache(&m, &h, t->fd, plan, pool, hooks, err);
+    return fill_cache(&m, &h, t->fd, plan, pool, calls, err);
 }
 
 /* Reads the size and the time of the last change of the cache. */
@@ -368,7 +369,7 @@ static sfp_status compute_statistics(sfp__teacher *t, sfp_error *err)
 }
 
 sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_set *p, sfp__thread_pool *pool,
-                             const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err)
+                             const sfp_pretrain_options *calls, sfp__teacher *out, sfp_error *err)
 {
     OWNED_BY(sfp__teacher_done)
     sfp__teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .fd = -1};
@@ -381,7 +382,7 @@ sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_se
     TRY(sfp__vit_load(o->teacher.weights, NULL, &t.vit, err));
     t.dim = t.vit->config.dim;
     t.classes = t.vit->config.classes;
-    TRY(make_cache(o, t.cache, p, &t, pool, hooks, err));
+    TRY(make_cache(o, t.cache, p, &t, pool, calls, err));
     TRY(stat_cache(&t, &t.size, &t.changed, err));
     TRY(compute_statistics(&t, err));
     *out = t;

@@ -259,7 +259,8 @@ sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
     int taps = o->learner.taps, depth = o->vit->config.depth; /* of the memo and the learner; 0: half of the blocks */
     const sfp__vit_memo_options mo = {.directory = o->cache,
                                       .max_bytes = (uint64_t)o->cache_mebibytes << 20,
-                                      .taps = taps < depth ? taps : depth}; /* the learner refuses more */
+                                      .taps = taps < depth ? taps : depth, /* the learner refuses more */
+                                      .time = &p->time};
     if (!o->cache)
         return SFP_OK;
     return sfp__vit_memo_create(o->vit, &mo, &p->memo, err);
@@ -289,6 +290,7 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_er
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
     lo.memo = p->memo;
+    lo.time = &p->time;
     TRY(sfp__learner_create(p->opt->vit, p->opt->pool, &lo, &l, err));
     for (int c = 0; c < p->tasks.classes; c++)
         TRY(sfp__learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));

@@ -49,11 +49,11 @@ static sfp_status evaluate(sfp__run *run, sfp_error *err)
     if (run->plan.live)
         sfp__classes_match(&run->classes, &run->plan);
     double from = sfp__monotonic_seconds();
-    sfp__vit_memo_set_charging(run->plan.memo, false);
+    run->plan.time.paused = true;
     sfp__run_report_evaluation(run, 0);
     sfp_status status = sfp__evaluator_run(run->evaluator, run->predictor, at->task, run->journal.r->classes, err);
     double took = sfp__monotonic_seconds() - from;
-    sfp__vit_memo_set_charging(run->plan.memo, true);
+    run->plan.time.paused = false;
     if (run->arrivals->clock)
         sfp__clock_leave_out(run->arrivals->clock, took);
     TRY(status);
@@ -194,9 +194,9 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
         return SFP_OK;
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
-    double from = sfp__vit_memo_now(run->plan.memo);
+    double from = sfp__time_now(&run->plan.time);
     TRY(sfp__predictor_run(run->predictor, n, rgb, NULL, run->plan.live ? SFP__WANT_UNKNOWN : 0, &found, err));
-    *seconds = run->plan.costs.count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
+    *seconds = run->plan.costs.count ? 0 : sfp__time_now(&run->plan.time) - from;
     TRY(begin(run, err));
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, found.label, found.probability, found.unknown,
                                 run->arrivals, err);
@@ -225,12 +225,12 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
-    double charged = sfp__vit_memo_charged(p->memo);
+    double saved = p->time.saved;
     TRY(sfp__learner_offer(run->learner, d->count, d->samples, &t, err));
-    charged = sfp__vit_memo_charged(p->memo) - charged;
+    saved = p->time.saved - saved;
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
-    run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
+    run->pace.train_seconds += t.seconds.total - saved; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         sfp__clock_leave_out(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
     const sfp__costs *costs = &p->costs;

@@ -56,6 +56,7 @@ struct sfp__plan {
     int64_t curve_every;     /* timestamps between two points of a curve */
     int stream_classes;      /* number of classes in an indexed stream */
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
+    sfp__time_source time;   /* of processing times; passes change it */
     sfp__costs costs;
     int starved_tasks; /* clock paper: tasks of which one batch is kept although there is time for less */
 };

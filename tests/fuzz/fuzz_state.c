@@ -44,7 +44,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     for (int i = 0; i < 4; i++) {
         sfp__learner_options o = tiny_options();
         o.method = methods[i % 3];
-        o.slda_published = i == 1;
         o.taps = 1 + i % 2;
         o.tap_mean = i == 2;
         put_state(&o, i < 3 ? o.method : "ncm-2");

@@ -30,20 +30,13 @@ static stream make_stream(uint64_t seed, int n, int d, int clusters, const int32
     return s;
 }
 
-/* Kind "published" is slda with the published update. */
-static sfp_status create_head(const char *kind, sfp__head_options opt, sfp__head **out, sfp_error *why)
-{
-    opt.slda_published = strcmp(kind, "published") == 0;
-    return sfp__head_create(opt.slda_published ? "slda" : kind, &opt, out, why);
-}
-
 static sfp__head *make_head(const char *kind, int d, int width)
 {
     sfp__head_options opt = sfp__head_options_defaults(d, 2);
     opt.ranpac_width = width;
     opt.seed = 11;
     sfp__head *h = NULL;
-    MUST(create_head(kind, opt, &h, &err));
+    MUST(sfp__head_create(kind, &opt, &h, &err));
     return h;
 }
 
@@ -255,7 +248,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         sfp__head_options opt = sfp__head_options_defaults(s->d, 1);
         opt.ranpac_width = width;
         opt.seed = 999;
-        MUST(create_head(kind, opt, &b, NULL));
+        MUST(sfp__head_create(kind, &opt, &b, NULL));
         learn(a, s, 0, learned);
         learn(b, s, 0, 3);
         state saved = save_for(a, true), untouched = save(b);
@@ -292,11 +285,11 @@ static void check_torture(const char *kind, int width, const stream *s, int clas
     OWNED_PTR(sfp__head_free) sfp__head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
     long failures = 0;
-    MUST(create_head(kind, opt, &reference, NULL));
+    MUST(sfp__head_create(kind, &opt, &reference, NULL));
     learn(reference, s, 0, s->n);
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
-    failures += FAIL_EACH_ALLOCATION(create_head(kind, opt, &h, alloc_err), !h);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, alloc_err), !h);
     failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, NULL, alloc_err), labels_of(h) == 0);
     failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, true, classes, out, alloc_err), true);
     failures += FAIL_EACH_ALLOCATION(read_head(h, &saved, "file", false, alloc_err), true);
@@ -374,9 +367,11 @@ static stream stream_of(const trial *t, uint64_t seed, const int32_t *label)
 
 TEST(division_into_batches_changes_nothing)
 {
-    static const trial list[] = {{"ncm", 8, 200, 9, 4, 1.5, 3, {0}, 0},       {"slda", 8, 250, 10, 5, 1.5, 3, {0}, 0},
-                                 {"ridge", 8, 250, 10, 5, 1.5, 3, {0}, 0},    {"published", 8, 250, 10, 5, 1.5, 3, {0}, 0},
-                                 {"ranpac", 24, 600, 7, 4, 1.5, 0.5, {0}, 0}, {"ranpac", 150, 600, 7, 4, 1.5, 0.5, {0}, 0}};
+    static const trial list[] = {{"ncm", 8, 200, 9, 4, 1.5, 3, {0}, 0},
+                                 {"slda", 8, 250, 10, 5, 1.5, 3, {0}, 0},
+                                 {"ridge", 8, 250, 10, 5, 1.5, 3, {0}, 0},
+                                 {"ranpac", 24, 600, 7, 4, 1.5, 0.5, {0}, 0},
+                                 {"ranpac", 150, 600, 7, 4, 1.5, 0.5, {0}, 0}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         stream s = stream_of(&list[i], 2, NULL);
         check_cuts(list[i].kind, list[i].width, &s, list[i].clusters);
@@ -389,7 +384,6 @@ TEST(a_loaded_head_continues_with_the_same_bytes)
     static const trial list[] = {{"ncm", 8, 200, 9, 12, 1.5, 3, {20, 113}, 200},
                                  {"slda", 8, 250, 10, 12, 1.5, 3, {20, 113}, 250},
                                  {"ridge", 8, 250, 10, 12, 1.5, 3, {20, 113, 240}, 250},
-                                 {"published", 8, 250, 10, 12, 1.5, 3, {20, 113}, 250},
                                  {"ranpac", 24, 500, 7, 12, 1.5, 0.5, {1, 20, 57, 64, 113, 230, 401}, 50}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const trial *t = &list[i];
@@ -427,7 +421,6 @@ TEST(degenerate_streams_give_finite_scores)
     check_degenerate("ncm", 8);
     check_degenerate("slda", 8);
     check_degenerate("ridge", 8);
-    check_degenerate("published", 8);
     check_degenerate("ranpac", 8);
     check_degenerate("ranpac", 200); /* never folds */
 }
@@ -437,7 +430,6 @@ TEST(each_failed_allocation_is_reported)
     static const trial list[] = {{"ncm", 8, 60, 9, 20, 1, 0, {0}, 0},
                                  {"slda", 8, 60, 10, 20, 1, 0, {0}, 0},
                                  {"ridge", 8, 60, 10, 20, 1, 0, {0}, 0},
-                                 {"published", 8, 60, 10, 20, 1, 0, {0}, 0},
                                  {"ranpac", 16, 90, 7, 20, 1, 0, {0}, 0}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         stream s = stream_of(&list[i], 4, NULL);
@@ -508,123 +500,17 @@ TEST(ncm_scores_equal_those_of_the_class_means)
     check_distributions(got, N, K, s.label, N);
 }
 
-/* --------------------------- streaming LDA: its recursion, with the inverse by elimination */
-
-enum { LN = 250, LD = 10, LK = 5 };
-
-/* Computes inv = a^-1 by Gauss-Jordan elimination with pivoting. */
-static void invert(double a[LD][LD], double inv[LD][LD])
-{
-    for (int i = 0; i < LD; i++)
-        for (int j = 0; j < LD; j++)
-            inv[i][j] = i == j;
-    for (int k = 0; k < LD; k++) {
-        int p = k;
-        for (int i = k; i < LD; i++)
-            p = fabs(a[i][k]) > fabs(a[p][k]) ? i : p;
-        for (int j = 0; j < LD; j++) {
-            double x = a[k][j], y = inv[k][j];
-            a[k][j] = a[p][j];
-            a[p][j] = x;
-            inv[k][j] = inv[p][j];
-            inv[p][j] = y;
-        }
-        double f = 1 / a[k][k];
-        for (int j = 0; j < LD; j++) {
-            a[k][j] *= f;
-            inv[k][j] *= f;
-        }
-        for (int i = 0; i < LD; i++) {
-            double g = a[i][k];
-            for (int j = 0; j < LD && i != k; j++) {
-                a[i][j] -= g * a[k][j];
-                inv[i][j] -= g * inv[k][j];
-            }
-        }
-    }
-}
-
-/* Computes the log-probabilities (LN, LK) after the whole stream as Hayes & Kanan define them; the first sample of a class only
- * sets its mean. */
-static float *definition(const stream *s, double shrink)
-{
-    double sigma[LD][LD] = {{0}}, lambda[LD][LD], mean[LK][LD] = {{0}};
-    int count[LK] = {0};
-    for (int t = 0; t < s->n; t++) {
-        int y = s->label[t];
-        const float *x = s->x + t * LD;
-        double d[LD];
-        for (int i = 0; i < LD; i++)
-            d[i] = count[y] ? (double)x[i] - mean[y][i] : 0;
-        for (int i = 0; i < LD; i++)
-            for (int j = 0; j < LD; j++)
-                sigma[i][j] = (t * sigma[i][j] + t * d[i] * d[j] / (t + 1)) / (t + 1);
-        for (int i = 0; i < LD; i++)
-            mean[y][i] += ((double)x[i] - mean[y][i]) / (count[y] + 1);
-        count[y]++;
-    }
-    for (int i = 0; i < LD; i++)
-        for (int j = 0; j < LD; j++)
-            sigma[i][j] = (1 - shrink) * sigma[i][j] + (i == j ? shrink : 0);
-    invert(sigma, lambda);
-    float *out = floats((size_t)s->n * LK);
-    for (int t = 0; t < s->n; t++) {
-        double z[LK], top = -INFINITY, sum = 0;
-        for (int c = 0; c < LK; c++) {
-            z[c] = 0;
-            for (int i = 0; i < LD; i++) {
-                double w = 0;
-                for (int j = 0; j < LD; j++)
-                    w += lambda[i][j] * mean[c][j];
-                z[c] += w * ((double)s->x[t * LD + i] - 0.5 * mean[c][i]);
-            }
-            top = fmax(top, z[c]);
-        }
-        for (int c = 0; c < LK; c++)
-            sum += exp(z[c] - top);
-        for (int c = 0; c < LK; c++)
-            out[t * LK + c] = (float)(z[c] - top - log(sum));
-    }
-    return out;
-}
-
-TEST(published_slda_scores_equal_those_of_the_recursion)
-{
-    const double offsets[] = {0, 5, 100}; /* far from the origin the simple formula cancels; that of the head does not */
-    for (int k = 0; k < 3; k++) {
-        stream s = make_stream((uint64_t)k, LN, LD, LK, NULL, 1.2, offsets[k]);
-        OWNED_PTR(sfp__head_free) sfp__head *h = make_head("published", LD, 8);
-        learn(h, &s, 0, LN);
-        float *got = score(h, &s, LN, LK), *want = definition(&s, (double)1e-4f);
-        check_near("log-probabilities", got, want, (size_t)LN * LK, 1e-6);
-        check_distributions(got, LN, LK, s.label, LN);
-    }
-}
-
-TEST(a_rank_deficient_covariance_is_shrunk)
-{
-    stream s = make_stream(5, 12, LD, LK, NULL, 1.2, 0); /* fewer samples than dimensions */
-    for (int c = 0; c < LK; c++)
-        s.label[c] = c;
-    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("published", LD, 8);
-    learn(h, &s, 0, s.n);
-    float *got = score(h, &s, s.n, LK), *want = definition(&s, (double)1e-4f);
-    check_near("log-probabilities", got, want, (size_t)s.n * LK, 1e-5);
-}
-
 TEST(a_singular_covariance_without_shrinkage_gives_finite_scores)
 {
+    enum { LD = 10 };
     stream s = make_stream(6, 8, LD, 2, NULL, 1, 0);
     sfp__head_options opt = sfp__head_options_defaults(LD, 2);
     opt.slda_shrink = 0;
     opt.shrinkage_oas = false;
-    for (int published = 0; published < 2; published++) {
-        OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
-        MUST(create_head(published ? "published" : "slda", opt, &h, NULL));
-        learn(h, &s, 0, s.n);
-        float *p = score(h, &s, s.n, 2);
-        check_distributions(p, s.n, 2, s.label, s.n);
-    }
+    OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
+    MUST(sfp__head_create("slda", &opt, &h, NULL));
+    learn(h, &s, 0, s.n);
+    check_distributions(score(h, &s, s.n, 2), s.n, 2, s.label, s.n);
 }
 
 /* ------------------------------------------- RanPAC: the normal equations of its ridge */

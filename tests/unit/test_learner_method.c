@@ -193,7 +193,7 @@ TEST(sums_that_are_too_large_are_only_in_the_checkpoint)
     MUST(sfp__learner_save(l, in_directory("s"), &err));
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "", &err));
     REFUSED(sfp__learner_load(after, in_directory("s"), &err), SFP_EUNSUPPORTED,
-            "the file has no sums: they exceed 64 MiB, or slda is as published; use the checkpoint of the run");
+            "the file has no sums: they exceed 64 MiB; use the checkpoint of the run");
     MUST(sfp__learner_load(after, in_directory("c"), &err));
     assert_int_equal(sfp__learner_class_samples(after, 0), 1);
 }

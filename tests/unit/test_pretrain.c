@@ -272,15 +272,23 @@ TEST(weight_decay_excludes_norms_biases_positions_and_the_class_token)
 
 /* ------------------------------------------------------------- checkpoint, log */
 
+static sfp_status load_checkpoint(sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path)
+{
+    sfp__backed_file last = {0};
+    bool used_old = false;
+    return sfp__pretrain_state_load(s, o, &last, path, &used_old, &err);
+}
+
 TEST(a_checkpoint_restores_everything_and_belongs_to_one_run)
 {
     sfp__pretrain_state a, b;
+    sfp__backed_file last = {0};
     const char *path = "pretrain-test.safetensors";
     sfp__pretrain_options o = {.data.train = "folder:p", .adam.lr = 0.1, .plan.batch = 8};
     MUST(sfp__pretrain_state_init(&a, &small, 32, &err));
     MUST(sfp__pretrain_state_init(&b, &small, 32, &err));
     (void)unlink(path);
-    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &err), SFP_ENOTFOUND);
+    assert_int_equal(load_checkpoint(&b, &o, path), SFP_ENOTFOUND);
     for (size_t i = 0; i < a.adam.count; i++) {
         a.adam.x[i] = (float)i;
         a.adam.m[i] = -(float)i;
@@ -289,80 +297,64 @@ TEST(a_checkpoint_restores_everything_and_belongs_to_one_run)
     }
     a.step = 12345678901;
     a.seconds = 0.1;
-    a.key = b.key = 77;
-    MUST(sfp__pretrain_state_save(&a, &o, path, &err));
-    MUST(sfp__pretrain_state_load(&b, &o, path, &err));
-    assert_true(b.step == a.step && b.seconds == a.seconds);
+    a.loss[1] = 0.25;
+    a.interval = (sfp__log_interval){.steps = 3, .sum = {0.5, 1}};
+    a.inputs = b.inputs = 77;
+    MUST(sfp__pretrain_state_save(&a, &o, &last, path, &err));
+    MUST(load_checkpoint(&b, &o, path));
+    assert_true(b.step == a.step && b.seconds == a.seconds && isnan(b.loss[0]) && b.loss[1] == 0.25);
+    check_same("interval", &b.interval, &a.interval, sizeof a.interval);
     const size_t bytes = a.adam.count * sizeof(float);
     check_same("weights", b.adam.x, a.adam.x, bytes);
     check_same("first moments", b.adam.m, a.adam.m, bytes);
     check_same("second moments", b.adam.v, a.adam.v, bytes);
     check_same("average", b.adam.ema, a.adam.ema, bytes);
-    b.key = 78;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "the images, labels or teacher's weights have changed");
+    b.inputs = 79;
+    REFUSED(load_checkpoint(&b, &o, path), SFP_EINVAL, "the images, labels or teacher's weights have changed");
     o.teacher.weights = "t";
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "--teacher is t, expected none as in");
+    REFUSED(load_checkpoint(&b, &o, path), SFP_EINVAL, "--teacher is t, expected none as in");
+    b.inputs = 77;
+    MUST(load_checkpoint(&b, &o, path)); /* another name of the same teacher */
     o.adam.lr = 0.2;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "--lr is 0.2, expected 0.1 as in");
-    b.key = 77;
+    REFUSED(load_checkpoint(&b, &o, path), SFP_EINVAL, "--lr is 0.2, expected 0.1 as in");
     flip_last_byte(path);
     b.adam.x[3] = -1;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EFORMAT, "checksum is ");
+    REFUSED(load_checkpoint(&b, &o, path), SFP_EFORMAT, "checksum is ");
     assert_true(b.adam.x[3] == -1.0f);
     flip_last_byte(path);
     sfp__pretrain_state_done(&b);
     MUST(sfp__pretrain_state_init(&b, &small, 64, &err));
-    b.key = 77;
-    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &err), SFP_ESHAPE);
+    b.inputs = 77;
+    o.adam.lr = 0.1;
+    assert_int_equal(load_checkpoint(&b, &o, path), SFP_ESHAPE);
+    sfp__pretrain_state_done(&b);
+    MUST(sfp__pretrain_state_init(&b, &small, 32, &err));
+    b.inputs = 77;
     a.seconds = NAN; /* a run with --seconds would never end */
-    MUST(sfp__pretrain_state_save(&a, &o, path, &err));
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EFORMAT, "seconds nan");
+    MUST(sfp__pretrain_state_save(&a, &o, &last, path, &err));
+    (void)unlink("pretrain-test.safetensors.old");
+    REFUSED(load_checkpoint(&b, &o, path), SFP_EFORMAT, "seconds is nan");
     (void)unlink(path);
     sfp__pretrain_state_done(&a);
     sfp__pretrain_state_done(&b);
-}
-
-TEST(a_log_continues_after_the_step_of_the_checkpoint)
-{
-    const char *path = "pretrain-test.jsonl";
-    sfp__log l;
-    MUST(sfp__log_open(path, 0, &l, &err));
-    for (uint64_t step = 10; step <= 50; step += 10) {
-        sfp__log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
-        MUST(sfp__log_add(&l, &p, &err));
-    }
-    assert_int_equal(write(l.fd, "{\"step\": 55, \"epo", 16), 16); /* an incomplete line of a killed run */
-    sfp__log_close(&l);
-    MUST(sfp__log_open(path, 30, &l, &err));
-    assert_int_equal(l.count, 3);
-    assert_int_equal(l.point[2].step, 30);
-    assert_true(l.point[2].loss[0] == 1 && isnan(l.point[2].loss[1]) && isnan(l.point[2].ncm));
-    sfp__log_close(&l);
-    MUST(sfp__log_open(path, 100, &l, &err));
-    assert_int_equal(l.count, 3);
-    sfp__log_close(&l);
-    (void)unlink(path);
 }
 
 TEST(extreme_numbers_in_a_log_do_not_hang_the_report)
 {
     static const char *const extremes[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
     for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
-        sfp__log log;
         uint8_t *bytes = NULL;
         size_t size = 0;
-        write_text("pretrain-test.jsonl", kept_print("{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", extremes[i],
-                                                     extremes[i], extremes[i]));
-        if (sfp__log_open("pretrain-test.jsonl", 1, &log, &err) || sfp__pretrain_report("pretrain-test.html", &log, &err) ||
-            sfp__file_read("pretrain-test.html", 1 << 20, &bytes, &size, &err))
+        write_text("log.jsonl", kept_print("{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n{\"step\": 2", extremes[i],
+                                           extremes[i], extremes[i]));
+        if (sfp__pretrain_report(".", &err) || sfp__file_read("report.html", 1 << 20, &bytes, &size, &err))
             fail_msg("%s: %s", extremes[i], err.message);
-        assert_int_equal(log.count, 1);
         assert_int_equal(memmem(bytes, size, "<svg", 4) != NULL, strcmp(extremes[i], "12") == 0);
+        assert_non_null(memmem(bytes, size, "<p>1 steps", 10));
         sfp__free(bytes);
-        sfp__log_close(&log);
     }
-    (void)unlink("pretrain-test.jsonl");
-    (void)unlink("pretrain-test.html");
+    (void)unlink("log.jsonl");
+    (void)unlink("report.html");
 }
 
 /* ----------------------------------------------------------------- images */
@@ -385,10 +377,10 @@ TEST(a_test_part_is_used_if_there_is_one)
 
 /* ------------------------------------------------------------------ teacher */
 
-static void count_message(void *ctx, const char *message)
+static void count_message(void *ctx, sfp_log_level level, const char *message)
 {
     (void)message;
-    ++*(int *)ctx;
+    *(int *)ctx += level == SFP_LOG_WARNING;
 }
 
 /* Reads the entries of one view of all images. */
@@ -412,14 +404,14 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
     sfp__teacher t;
     int warnings = 0;
-    const sfp__pretrain_hooks hooks = {.ctx = &warnings, .warn = count_message};
+    const sfp_pretrain_options calls = {.ctx = &warnings, .log = count_message};
     sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
                                .student = {.img_size = 2, .patch_size = 1},
                                .plan.seed = 1,
                                .view.min_crop = 0.5};
     (void)unlink(cache);
     write_teacher(weights, 1);
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &t, &err));
     assert_int_equal(t.dim, 16);
     assert_int_equal(t.classes, 4);
     const uint16_t *first = read_view(&t, 0);
@@ -437,7 +429,7 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     assert_true(fabs(sum / (IMAGES * 64)) < 1e-3 && fabs(squares / (IMAGES * 64) - 1) < 0.02);
     sfp__teacher_done(&t);
     o.teacher.views = 2; /* extends the cache by a second view */
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &t, &err));
     assert_memory_equal(read_view(&t, 0), first, one);
     assert_memory_not_equal(read_view(&t, 1), first, one);
     assert_int_equal(warnings, 0);
@@ -446,7 +438,7 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     sfp__teacher_done(&t);
     o.student.img_size = 1; /* a smaller student reads averages from the same file */
     o.teacher.grid = 2;
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &t, &err));
     assert_int_equal(warnings, 0);
     sfp__teacher_add(&t, read_entry(&t, 1, 7), true, 0.5f, coarse);
     for (int k = 0; k < 16; k++) {
@@ -456,33 +448,33 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     }
     /* while a run reads the cache, others can read it but not replace it */
     sfp__teacher other;
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &other, &err));
     sfp__teacher_done(&other);
     o.plan.seed = 2;
-    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL, "another run reads the file");
+    REFUSED(sfp__teacher_open(&o, &p, pool, &calls, &other, &err), SFP_EINVAL, "another run reads the file");
     assert_memory_equal(read_view(&t, 0), first, one);
     o.plan.seed = 1;
     assert_int_equal(warnings, 0);
     sfp__teacher_done(&t);
     o.student.img_size = 2;
     o.teacher.grid = 3;
-    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EINVAL);
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &calls, &t, &err), SFP_EINVAL);
     o.teacher.grid = 0;
     write_teacher(weights, 2); /* another teacher */
     o.teacher.views = 1;
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &t, &err));
     assert_int_equal(warnings, 1);
     assert_memory_not_equal(read_view(&t, 0), first, one);
     first = read_view(&t, 0);
     sfp__teacher_done(&t);
     write_text(config, "{\"num_heads\": 2, \"mean\": [0, 0, 0]}"); /* the same weights with other pixel means */
-    MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
+    MUST(sfp__teacher_open(&o, &p, pool, &calls, &t, &err));
     assert_int_equal(warnings, 2);
     assert_memory_not_equal(read_view(&t, 0), first, one);
     sfp__teacher_done(&t);
     (void)unlink(config);
     write_text(cache, "an unrelated file");
-    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT, "not changed");
+    REFUSED(sfp__teacher_open(&o, &p, pool, &calls, &t, &err), SFP_EFORMAT, "not changed");
     (void)unlink(cache);
     (void)unlink(weights);
 }

@@ -1,5 +1,4 @@
 /* Text input and output: UTF-8, growing strings, JSON written and read, lines, CSV fields. */
-#include "base/sha512.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/lines.h"
@@ -268,27 +267,6 @@ TEST(json_messages_name_the_place)
     memset(deep, '[', sizeof deep);
     REFUSED(sfp__json_parse("x", deep, sizeof deep, &v, &err), SFP_EFORMAT, "nested more than 100 deep");
     assert_null(v);
-}
-
-TEST(sha512_has_the_published_sums)
-{
-    static const char *const sums[] = {"cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce"
-                                       "47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e",
-                                       "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
-                                       "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
-                                       "8e959b75dae313da8cf4f72814fc143f8f7779c6eb9f7fa17299aeadb6889018"
-                                       "501d289e4900f7e4331b99dec4b5433ac7d329eeb6dd26545e96e55b874be909"};
-    static const char *const texts[] = {"", "abc",
-                                        "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqr"
-                                        "lmnopqrsmnopqrstnopqrstu"};
-    for (int k = 0; k < 3; k++) {
-        uint8_t sum[SFP__SHA512_BYTES];
-        char text[2 * SFP__SHA512_BYTES + 1];
-        sfp__sha512(texts[k], strlen(texts[k]), sum);
-        for (size_t i = 0; i < SFP__SHA512_BYTES; i++)
-            (void)snprintf(text + 2 * i, 3, "%02x", sum[i]);
-        assert_string_equal(text, sums[k]);
-    }
 }
 
 static const char *class_name(const void *ctx, int label)

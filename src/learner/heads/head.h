@@ -9,7 +9,7 @@
 #define SFP_LEARNER_HEAD_H
 
 #include "base/thread_pool.h"
-#include "learner/state/visit.h"
+#include "io/tensor/visit.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,16 +21,15 @@ typedef struct sfp__head sfp__head;
 #define SFP__RANPAC_WIDTH_DEFAULT 4000
 
 typedef struct sfp__head_options {
-    int dim;           /* number of values of a query: D, or with K taps K * D, and D more with the mean tap */
-    int classes;       /* initial capacity in classes; grows if needed */
-    uint64_t seed;     /* seed of ranpac's projection */
-    int ranpac_width;  /* number of features of ranpac */
-    int tap_dim;       /* D: ranpac normalises each tap, unless it is the only one */
-    float slda_shrink; /* 1e-4; only without shrinkage_oas */
-    bool shrinkage_oas;
-    bool slda_published;       /* slda: the published update, which depends on the order of the samples */
+    int dim;                   /* number of values of a query: D, or with K taps K * D, and D more with the mean tap */
+    int classes;               /* initial capacity in classes; grows if needed */
+    uint64_t seed;             /* seed of ranpac's projection */
+    int ranpac_width;          /* number of features of ranpac */
+    int tap_dim;               /* D: ranpac normalises each tap, unless it is the only one */
+    bool shrinkage_oas;        /* always on, except in tests: the shrinkage of slda's covariance is estimated */
+    float slda_shrink;         /* the shrinkage, if it is not estimated */
     bool ridge_balanced;       /* ridge: scores do not prefer frequent classes */
-    double half_life;          /* not ranpac, slda as published: samples count half after this number of others; 0: never */
+    double half_life;          /* not ranpac: samples count half after this number of others; 0: never */
     bool tap_mean;             /* the first D values are the mean tap */
     sfp__thread_pool *threads; /* for solves; NULL: none */
 } sfp__head_options;
@@ -53,8 +52,8 @@ const char *sfp__head_name(int i);
  * are trained, so sums over it would be outdated. */
 sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
 /* Takes out n samples that were learned with these labels and keys: the scores are then those of a head that has never seen them, except
- * that fewer samples may be kept to choose strengths (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
- * as published); SFP_ENOTFOUND: one of them cannot have been learned. On failure none is taken out. */
+ * that fewer samples may be kept to choose strengths (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac);
+ * SFP_ENOTFOUND: one of them cannot have been learned. On failure none is taken out. */
 sfp_status sfp__head_forget(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
 /* Corrects the label of such a sample. On failure nothing has changed. */
 sfp_status sfp__head_relabel(sfp__head *h, const float *query, int32_t from, int32_t to, const uint64_t *key, sfp_error *err);

@@ -63,7 +63,7 @@ struct sfp__head {
     double *raw;     /* (SFP__HEAD_GRAIN, capacity) */
 };
 
-extern const sfp__head_kind sfp__head_ncm, sfp__head_slda, sfp__head_slda_published, sfp__head_ridge, sfp__head_ranpac;
+extern const sfp__head_kind sfp__head_ncm, sfp__head_slda, sfp__head_ridge, sfp__head_ranpac;
 
 /* Grows *p from `old` to `count` elements of `size` bytes; the new elements are zero. Returns false if there is no memory; *p is
  * then unchanged. */

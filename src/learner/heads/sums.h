@@ -14,7 +14,7 @@
 #define SFP_LEARNER_SUMS_H
 
 #include "base/thread_pool.h"
-#include "learner/state/visit.h"
+#include "io/tensor/visit.h"
 
 #include <stdint.h>
 

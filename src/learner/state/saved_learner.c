@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/settings.h"
+#include "io/tensor/visit.h"
 #include "learner/state/saved_sums.h"
-#include "learner/state/visit.h"
 
 #include <limits.h>
 #include <math.h>
@@ -160,6 +160,20 @@ static sfp_status check_slots(visit *f, sfp_error *err)
     return SFP_OK;
 }
 
+/* Visits the state of a selector or a buffer method; `list` may be NULL. */
+static sfp_status visit_state_tensors(const sfp__visitor *v, sfp__state_tensors_fn list, void *state, sfp_error *err)
+{
+    static const sfp__dtype types[] = {[SFP__STATE_F32] = SFP__DTYPE_F32,
+                                       [SFP__STATE_F64] = SFP__DTYPE_F64,
+                                       [SFP__STATE_I32] = SFP__DTYPE_I32,
+                                       [SFP__STATE_I64] = SFP__DTYPE_I64,
+                                       [SFP__STATE_U8] = SFP__DTYPE_U8};
+    sfp__state_tensor p = {0};
+    for (int i = 0; list && i < list(state, i, &p); i++)
+        TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));
+    return SFP_OK;
+}
+
 static sfp_status visit_buffer(visit *f, sfp_error *err)
 {
     sfp__learner *l = f->l;
@@ -193,7 +207,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     sfp__visitor v = f->v;
     (void)snprintf(prefix, sizeof prefix, "buffer.%s", l->buffer->method->name);
     v.prefix = prefix;
-    return sfp__visit_state_tensors(&v, l->buffer->method->state_tensors, l->buffer->state, err);
+    return visit_state_tensors(&v, l->buffer->method->state_tensors, l->buffer->state, err);
 }
 
 /* ------------------------------------------------------------------- the list */
@@ -202,14 +216,14 @@ static sfp_status visit_selector(visit *f, sfp_error *err)
 {
     sfp__visitor v = f->v;
     v.prefix = "select";
-    return sfp__visit_state_tensors(&v, f->l->selector->state_tensors, f->l->select_state, err);
+    return visit_state_tensors(&v, f->l->selector->state_tensors, f->l->select_state, err);
 }
 
 static sfp_status visit_diagnostics(visit *f, sfp_error *err)
 {
     sfp__visitor v = f->v;
     v.prefix = "diagnostics";
-    return f->l->diagnostics ? sfp__visit_state_tensors(&v, sfp__diagnostics_tensors, f->l->diagnostics, err) : SFP_OK;
+    return f->l->diagnostics ? visit_state_tensors(&v, sfp__diagnostics_tensors, f->l->diagnostics, err) : SFP_OK;
 }
 
 static sfp_status visit_classes(visit *f, sfp_error *err)

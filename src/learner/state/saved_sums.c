@@ -172,9 +172,7 @@ static sfp_status check_has_sums(const sfp__tensor_file *st, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: method is %s, expected ncm, slda or ridge: only they are functions of sums",
                          st->path, sfp__printable(method ? method : "none", shown, sizeof shown));
     if (!find_tensor(st, method, "sums"))
-        return sfp__fail(err, SFP_EUNSUPPORTED,
-                         "%s: the file has no sums: they exceed %d MiB, or slda is as published; "
-                         "use the checkpoint of the run",
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: the file has no sums: they exceed %d MiB; use the checkpoint of the run",
                          st->path, SFP__STATE_SUMS_MAX >> 20);
     return SFP_OK;
 }
@@ -203,7 +201,6 @@ static sfp_status read_head(sfp__tensor_file *st, const sfp__file_metadata *m, s
     TRY(read_options(st->path, m, &vit, &o, err));
     sfp__head_options h = sfp__learner_head_options(&o, &vit, 0);
     h.threads = threads;
-    h.slda_published = false; /* that has no sums */
     TRY(check_sizes(st, method, h.dim, err));
     TRY(sfp__head_create(method, &h, &head, err));
     v.sums = true;

@@ -3,23 +3,12 @@
 #ifndef SFP_LEARNER_STATE_H
 #define SFP_LEARNER_STATE_H
 
+#include "io/tensor/metadata.h"
 #include "io/tensor/safetensors.h"
+#include "io/tensor/visit.h"
 #include "learner/learner_internal.h"
-#include "learner/state/visit.h"
 
 /* ------------------------------------------------------------------ writing */
-
-/* A growing list of metadata. `failed` (no memory) stays set. Keys and values are copied. */
-typedef struct sfp__file_metadata {
-    sfp__meta *list;
-    size_t count, capacity;
-    sfp__arena arena; /* memory of the copies */
-    bool failed;
-} sfp__file_metadata;
-
-void sfp__metadata_put(sfp__file_metadata *m, const char *key, const char *value);
-void sfp__metadata_put_int(sfp__file_metadata *m, const char *key, long long value);
-void sfp__metadata_done(sfp__file_metadata *m);
 
 /* Puts class_names, a JSON list in which a class without a name is null. */
 void sfp__metadata_put_names(sfp__file_metadata *m, int count, char *const *names);
@@ -54,10 +43,6 @@ sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__v
 /* Fails with SFP_EFORMAT for another format and SFP_EUNSUPPORTED for another version. `required`: the file must name its
  * format. */
 sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool required, sfp_error *err);
-
-/* Reads a number of the metadata; SFP_EFORMAT if it is missing or out of range. */
-sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long long min, long long max, long long *out,
-                             sfp_error *err);
 
 typedef struct sfp__saved_names {
     bool given; /* the file has a list of names */

@@ -49,7 +49,6 @@ try streamfp runs show w
 try streamfp runs compare wood we
 try streamfp data ''
 try streamfp data describe s
-try streamfp data fetch ''
 try streamfp bench ''
 # options after a verb; programs of the Python package have the options of a run; keys and values of a grid
 try streamfp runs compare --l

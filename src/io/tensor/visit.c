@@ -1,4 +1,4 @@
-#include "learner/state/visit.h"
+#include "io/tensor/visit.h"
 
 #include "base/text.h"
 
@@ -147,18 +147,5 @@ sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype
         void *to = pieces->at(pieces->ctx, i, &bytes);
         memcpy(to, from, bytes);
     }
-    return SFP_OK;
-}
-
-sfp_status sfp__visit_state_tensors(const sfp__visitor *v, sfp__state_tensors_fn list, void *state, sfp_error *err)
-{
-    static const sfp__dtype types[] = {[SFP__STATE_F32] = SFP__DTYPE_F32,
-                                       [SFP__STATE_F64] = SFP__DTYPE_F64,
-                                       [SFP__STATE_I32] = SFP__DTYPE_I32,
-                                       [SFP__STATE_I64] = SFP__DTYPE_I64,
-                                       [SFP__STATE_U8] = SFP__DTYPE_U8};
-    sfp__state_tensor p = {0};
-    for (int i = 0; list && i < list(state, i, &p); i++)
-        TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));
     return SFP_OK;
 }

@@ -1,9 +1,8 @@
 /* One mechanism for saving and loading: an object lists its tensors once, and a visitor writes, checks or reads them. */
-#ifndef SFP_LEARNER_VISIT_H
-#define SFP_LEARNER_VISIT_H
+#ifndef SFP_IO_TENSOR_VISIT_H
+#define SFP_IO_TENSOR_VISIT_H
 
 #include "io/backed_file.h"
-#include "select/select.h"
 
 typedef struct sfp__visitor {
     const char *prefix; /* tensors are named PREFIX.NAME; NULL: NAME */
@@ -35,8 +34,5 @@ sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype
                              const sfp__pieces *pieces, sfp_error *err);
 /* Finds a tensor with a reading visitor; SFP_ENOTFOUND, or SFP_EFORMAT if it is not of type `dtype`. */
 sfp_status sfp__visit_find(const sfp__visitor *v, const char *name, sfp__dtype dtype, const sfp__tensor **out, sfp_error *err);
-
-/* Visits the state of a selector or a buffer method; `list` may be NULL. */
-sfp_status sfp__visit_state_tensors(const sfp__visitor *v, sfp__state_tensors_fn list, void *state, sfp_error *err);
 
 #endif
