@@ -31,7 +31,7 @@ static sfp_settings *lab_settings(void)
 
 /* ------------------------------------------------------------------------------------------------------------ callbacks */
 
-typedef struct watcher {
+typedef struct observer {
     int begun, ended, executed; /* runs; executed: those that this call ran */
     int last_done, total;
     int stop_after; /* executed runs; 0: never */
@@ -40,11 +40,11 @@ typedef struct watcher {
     int messages, warnings;
     char warning[512]; /* the last one */
     char message[512]; /* the first one */
-} watcher;
+} observer;
 
 static void on_progress(void *ctx, const sfp_experiment_progress *p)
 {
-    watcher *w = ctx;
+    observer *w = ctx;
     assert_int_equal(p->size, sizeof *p);
     assert_true(p->cell && *p->cell && p->repetition >= 1 && (p->eta >= 0 || (isnan(p->eta) && w->executed == 0)) &&
                 p->done >= w->last_done && p->done <= p->total);
@@ -62,7 +62,7 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
 
 static void on_log(void *ctx, sfp_log_level level, const char *message)
 {
-    watcher *w = ctx;
+    observer *w = ctx;
     w->messages++;
     if (!*w->message)
         (void)snprintf(w->message, sizeof w->message, "%s", message);
@@ -74,12 +74,12 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 
 static int is_cancelled(void *ctx)
 {
-    watcher *w = ctx;
+    observer *w = ctx;
     bool stop = w->begun > w->ended && w->stop_in && ++w->calls >= w->stop_in;
     return stop || (w->stop_after && w->executed >= w->stop_after);
 }
 
-static sfp_experiment_options lab_options(const char *out, watcher *w)
+static sfp_experiment_options lab_options(const char *out, observer *w)
 {
     sfp_experiment_options o = SFP_EXPERIMENT_OPTIONS_INIT;
     o.out = in_directory(out);
@@ -92,17 +92,15 @@ static sfp_experiment_options lab_options(const char *out, watcher *w)
     return o;
 }
 
-KEEP_BY(keep_json, char, sfp_free)
-
 /* Runs the sweep to its end and returns its JSON. */
-static char *sweep(const char *out, const char *check, watcher *w)
+static char *sweep(const char *out, const char *check, observer *w)
 {
     sfp_experiment_options o = lab_options(out, w);
     char *json = NULL;
     o.check = check;
     MUST(sfp_sweep(2, grids, lab_settings(), &o, &json, &err));
     assert_non_null(json);
-    return keep_json(json);
+    return keep_text(json);
 }
 
 static int count_parts(const char *text, const char *part)
@@ -139,7 +137,7 @@ static void check_same_numbers(const char *first, const char *second)
 
 TEST(a_sweep_has_every_combination_with_every_seed)
 {
-    watcher w = {0};
+    observer w = {0};
     const char *json = sweep("sweep", NULL, &w);
     assert_int_equal(count_parts(json, "\"values\":"), CELLS);
     assert_int_equal(count_parts(json, "\"done\""), CELLS);
@@ -157,7 +155,7 @@ TEST(a_sweep_has_every_combination_with_every_seed)
 
 TEST(a_sweep_writes_tables_results_and_a_page)
 {
-    watcher w = {0};
+    observer w = {0};
     const char *json = sweep("sweep", NULL, &w);
     const char *const names[] = {"index.html",       "results.json",     "plan.json",       "tables/sweep.md",
                                  "tables/sweep.csv", "tables/sweep.tex", "tables/sweep.txt"};
@@ -171,7 +169,7 @@ TEST(a_sweep_writes_tables_results_and_a_page)
 
 TEST(a_second_call_runs_nothing_again)
 {
-    watcher w = {0}, again = {0};
+    observer w = {0}, again = {0};
     const char *json = sweep("sweep", NULL, &w);
     check_same_numbers(json, sweep("sweep", NULL, &again));
     assert_int_equal(again.executed, 0);
@@ -180,7 +178,7 @@ TEST(a_second_call_runs_nothing_again)
 
 TEST(a_cancelled_sweep_continues_with_the_same_numbers)
 {
-    watcher whole = {0}, first = {.stop_after = 3}, second = {0};
+    observer whole = {0}, first = {.stop_after = 3}, second = {0};
     const char *json = sweep("whole", NULL, &whole);
     sfp_experiment_options o = lab_options("parts", &first);
     REFUSED(sfp_sweep(2, grids, lab_settings(), &o, NULL, &err), SFP_ECANCELLED, "continues");
@@ -203,7 +201,7 @@ static void change_weights(const char *name)
 
 TEST(results_of_another_backbone_are_not_used_again)
 {
-    watcher w = {0}, again = {0}, third = {0};
+    observer w = {0}, again = {0}, third = {0};
     (void)sweep("out", NULL, &w);
     change_weights("backbone/model.safetensors");
     (void)sweep("out", NULL, &again);
@@ -216,7 +214,7 @@ TEST(results_of_another_backbone_are_not_used_again)
 
 TEST(results_of_another_version_are_not_used_again)
 {
-    watcher w = {.stop_after = 2}, again = {0};
+    observer w = {.stop_after = 2}, again = {0};
     sfp_experiment_options o = lab_options("out", &w);
     REFUSED(sfp_sweep(2, grids, lab_settings(), &o, NULL, &err), SFP_ECANCELLED, "cancelled");
     static const char *const change = "sed -i 's/version /version 0./' '%s'/cells/*/inputs";
@@ -245,7 +243,7 @@ static void put_idx(const char *name, uint8_t shade)
 /* Processing times depend on backbone and data, too. */
 TEST(times_of_other_data_are_measured_again)
 {
-    watcher w = {0}, again = {0}, other = {0};
+    observer w = {0}, again = {0}, other = {0};
     sfp_experiment_options o = lab_options("out", &w);
     sfp_settings *s = lab_settings();
     put_idx("photos", 10);
@@ -266,12 +264,12 @@ TEST(times_of_other_data_are_measured_again)
 
 TEST(a_dry_run_lists_the_runs_and_writes_nothing)
 {
-    watcher w = {0};
+    observer w = {0};
     sfp_experiment_options o = lab_options("sweep", &w);
     char *json = NULL;
     o.dry_run = 1;
     MUST(sfp_sweep(2, grids, lab_settings(), &o, &json, &err));
-    assert_int_equal(count_parts(keep_json(json), "\"waiting\""), CELLS);
+    assert_int_equal(count_parts(keep_text(json), "\"waiting\""), CELLS);
     assert_int_equal(count_parts(json, "\"estimate\":null"), CELLS); /* unknown */
     assert_false(file_exists("sweep"));
     assert_false(file_exists("runs.db"));
@@ -280,7 +278,7 @@ TEST(a_dry_run_lists_the_runs_and_writes_nothing)
 
 TEST(one_grid_makes_rows_and_the_json_is_optional)
 {
-    watcher w = {0};
+    observer w = {0};
     sfp_experiment_options o = lab_options("sweep", &w);
     o.seeds = 0; /* 3 of a sweep */
     MUST(sfp_sweep(1, STRINGS("method=ncm,slda"), lab_settings(), &o, NULL, &err));
@@ -302,7 +300,7 @@ static void change_first_accuracy(const char *from, const char *to)
 
 TEST(a_check_passes_on_the_same_numbers_and_fails_on_others)
 {
-    watcher w = {0}, same = {0}, other = {0};
+    observer w = {0}, same = {0}, other = {0};
     (void)sweep("then", NULL, &w);
     (void)sweep("now", in_directory("then/results.json"), &same);
     assert_int_equal(same.warnings, 0);
@@ -317,7 +315,7 @@ TEST(a_check_passes_on_the_same_numbers_and_fails_on_others)
 
 TEST(a_check_needs_the_same_cells)
 {
-    watcher w = {0}, other = {0};
+    observer w = {0}, other = {0};
     (void)sweep("then", NULL, &w);
     sfp_experiment_options o = lab_options("now", &other);
     o.check = in_directory("then/results.json");
@@ -333,7 +331,7 @@ TEST(a_check_needs_the_same_cells)
 
 TEST(wrong_grids_are_refused_with_their_reason)
 {
-    watcher w = {0};
+    observer w = {0};
     const sfp_experiment_options o = lab_options("sweep", &w);
     static const struct {
         const char *grid, *part, *key;
@@ -365,7 +363,7 @@ TEST(wrong_grids_are_refused_with_their_reason)
 
 TEST(a_wrong_value_is_found_before_anything_runs)
 {
-    watcher w = {0};
+    observer w = {0};
     const sfp_experiment_options o = lab_options("sweep", &w);
     REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5,abc"), lab_settings(), &o, NULL, &err), SFP_EINVAL, "sigma abc");
     REFUSED(sfp_sweep(1, STRINGS("precision=f32,f31"), lab_settings(), &o, NULL, &err), SFP_EINVAL, "precision f31");
@@ -377,7 +375,7 @@ TEST(files_of_the_user_are_not_replaced)
     static const char *const names[] = {"a/index.html", "b/results.json", "c/plan.json", "d/tables/sweep.tex",
                                         "e/tables/sweep.svg"};
     static const char text[] = "{\"key\": 1}\n";
-    watcher w = {0};
+    observer w = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char out[] = {names[i][0], 0};
         const sfp_experiment_options o = lab_options(out, &w);
@@ -392,7 +390,7 @@ TEST(files_of_the_user_are_not_replaced)
 
 TEST(unknown_experiments_are_refused)
 {
-    watcher w = {0};
+    observer w = {0};
     const sfp_experiment_options o = lab_options("out", &w);
     const char *const names[] = {"E99", "", "E3,,E4", "E", "e3", ","};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -405,7 +403,7 @@ TEST(unknown_experiments_are_refused)
 
 TEST(wrong_options_are_refused)
 {
-    watcher w = {0};
+    observer w = {0};
     sfp_experiment_options o = lab_options("out", &w);
     o.out = NULL;
     REFUSED(sfp_experiment("E3", NULL, &o, NULL, &err), SFP_EINVAL, "out must name a directory");
@@ -452,7 +450,7 @@ TEST(experiments_are_listed)
 /* E9 has three rows and one column; its arrival rate follows from a measured time. */
 TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
 {
-    watcher w = {0}, again = {0};
+    observer w = {0}, again = {0};
     sfp_experiment_options o = lab_options("first", &w);
     const sfp_settings *s = TRAINED("data", "synthetic:200", "tasks", "2", "buffer-size", "8", "eval-limit", "4", "threads", "1",
                                     "backbone", in_directory("backbone/model.safetensors"));
@@ -462,7 +460,7 @@ TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
     o.calibrate = 1;
     o.command = "the test";
     MUST(sfp_experiment("E9", s, &o, &json, &err));
-    assert_int_equal(count_parts(keep_json(json), "\"values\":"), 3 * 2);
+    assert_int_equal(count_parts(keep_text(json), "\"values\":"), 3 * 2);
     assert_int_equal(w.executed, 3 * 2);
     assert_true(number_behind(json, "rate") > 0 && number_behind(json, "batch_seconds") > 0);
     HOLDS(file_text(in_directory("first/tables/E9.md")), "Algorithm 2", "Equation 8");
@@ -478,14 +476,14 @@ TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
 /* The settings have a buffer size, which closed-form heads and two of the four other rows of E6 do not have. */
 TEST(a_setting_applies_to_the_methods_that_have_it)
 {
-    watcher w = {0};
+    observer w = {0};
     sfp_experiment_options o = lab_options("out", &w);
     o.seeds = 1;
     o.orders = -1; /* no class orders: one repetition */
     o.calibrate = 1;
     MUST(sfp_experiment("E6", lab_settings(), &o, NULL, &err));
     assert_int_equal(w.ended, 4 + 4);
-    watcher other = {0};
+    observer other = {0};
     sfp_settings *s = lab_settings();
     MUST(sfp_settings_set(s, "grow-by", "2", &err));
     o.ctx = &other;
@@ -500,7 +498,7 @@ TEST(an_experiment_stopped_in_every_run_continues)
     sfp_status status = SFP_ECANCELLED;
     int stopped = 0, executed = 0;
     for (; status == SFP_ECANCELLED && stopped < 1000; stopped++) {
-        watcher w = {.stop_in = 3};
+        observer w = {.stop_in = 3};
         sfp_experiment_options o = lab_options("out", &w);
         o.seeds = 1;
         o.orders = -1;
