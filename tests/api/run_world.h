@@ -145,7 +145,7 @@ static UNUSED sfp_settings *run_into(const char *out, bool resume, const char *c
 }
 #define INTO(out, ...) run_into(out, false, STRINGS(__VA_ARGS__))
 #define RESUME(out, ...) run_into(out, true, STRINGS(__VA_ARGS__))
-#define PAPER "preset", "paper", "buffer-size", "20"
+#define PAPER "preset", "paper", "buffer-size", "20", "pool", "10", "prompt-length", "4", "prompt-layers", "0-1"
 
 static UNUSED const sfp_result *run_once(const sfp_settings *s)
 {

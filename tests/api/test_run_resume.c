@@ -243,7 +243,8 @@ TEST(a_rerun_keeps_logs_that_have_another_name)
 /* Such states are written by learners of a program. */
 TEST(a_state_without_names_gets_those_of_the_stream)
 {
-    sfp_learner *l = learner_of(any_engine(), TRAINED("buffer-size", "20", "batch", "10"));
+    sfp_learner *l = learner_of(
+        any_engine(), TRAINED("buffer-size", "20", "batch", "10", "pool", "10", "prompt-length", "4", "prompt-layers", "0-1"));
     MUST(sfp_learner_save(l, in_directory("unnamed"), &err));
     const sfp_result *r = run_once(INTO("out", PAPER, SYNTHETIC(60), "tasks", "free", "init-state", in_directory("unnamed")));
     const char *header = (const char *)bytes_of(in_directory("out/state.safetensors"), &(size_t){0}) + 8;
