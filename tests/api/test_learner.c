@@ -251,6 +251,16 @@ TEST(files_that_do_not_fit_are_refused_and_change_nothing)
     MUST(sfp_learner_save(l, in_directory("s"), &err));
     REFUSED(sfp_learner_resume(l, in_directory("none"), &position, &err), SFP_ENOTFOUND, "none");
     REFUSED(sfp_learner_resume(other, in_directory("c"), &position, &err), SFP_EINVAL, "sigma");
+    sfp_learner *plain = learner_of(e, SETTINGS("method", "ridge", "ridge", "plain", "tap-mean", "off"));
+    for (const char *const *key = STRINGS("ridge", "balanced", "tap-mean", "on"); *key;
+         key += 2) { /* saved only if they were changed */
+        sfp_learner *changed = learner_of(e, SETTINGS("method", "ridge", "ridge", "plain", "tap-mean", "off", key[0], key[1]));
+        MUST(sfp_learner_checkpoint(changed, in_directory("r"), NULL, &err));
+        REFUSED(sfp_learner_resume(plain, in_directory("r"), &position, &err), SFP_EINVAL,
+                kept_print("%s is %s", key[0], key[1]));
+        MUST(sfp_learner_checkpoint(plain, in_directory("r"), NULL, &err));
+        REFUSED(sfp_learner_resume(changed, in_directory("r"), &position, &err), SFP_EINVAL, kept_print("%s is", key[0]));
+    }
     REFUSED(sfp_learner_load(l, in_directory("none"), &err), SFP_ENOTFOUND, "none");
     REFUSED(sfp_learner_load(l, "README.md", &err), SFP_EFORMAT, "README.md");
     REFUSED(sfp_learner_save(l, in_directory("none/s"), &err), SFP_ENOTFOUND, "none/s");
@@ -258,6 +268,8 @@ TEST(files_that_do_not_fit_are_refused_and_change_nothing)
     REFUSED(sfp_learner_save(l, NULL, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_learner_load(l, NULL, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_learner_checkpoint(l, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
+    assert_int_equal(sfp_learner_checkpoint(l, directory, NULL, &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, in_directory("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     REFUSED(sfp_learner_resume(l, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
     assert_ptr_equal(position, (char *)1);
     MUST(sfp_learner_save(l, in_directory("after"), &err));
