@@ -145,7 +145,9 @@ TEST(a_failed_forget_changes_nothing)
         REFUSED(sfp_learner_forget(l, 3, some, &err), SFP_ENOTFOUND, "label 3");
         some[2].label = CLASSES + 1;
         REFUSED(sfp_learner_forget(l, 3, some, &err), SFP_ENOTFOUND, "label 4");
-        REFUSED(sfp_learner_relabel(l, &some[2], 0, &err), SFP_ENOTFOUND, "label 4");
+        REFUSED(sfp_learner_relabel(l, &some[2], 50, &err), SFP_ENOTFOUND, "label 4");
+        REFUSED(sfp_learner_relabel(l, &some[0], -1, &err), SFP_EINVAL, "label -1");
+        assert_int_equal(sfp_learner_classes(l), CLASSES + 1);
         MUST(sfp_learner_checkpoint(l, in_directory("after"), "", &err));
         check_same_bytes(in_directory("before"), in_directory("after"));
     }

@@ -251,6 +251,16 @@ TEST(files_that_do_not_fit_are_refused_and_change_nothing)
     MUST(sfp_learner_save(l, in_directory("s"), &err));
     REFUSED(sfp_learner_resume(l, in_directory("none"), &position, &err), SFP_ENOTFOUND, "none");
     REFUSED(sfp_learner_resume(other, in_directory("c"), &position, &err), SFP_EINVAL, "sigma");
+    sfp_learner *plain = learner_of(e, SETTINGS("method", "ridge", "ridge", "plain", "tap-mean", "off"));
+    for (const char *const *key = STRINGS("ridge", "balanced", "tap-mean", "on"); *key;
+         key += 2) { /* saved only if they were changed */
+        sfp_learner *changed = learner_of(e, SETTINGS("method", "ridge", "ridge", "plain", "tap-mean", "off", key[0], key[1]));
+        MUST(sfp_learner_checkpoint(changed, in_directory("r"), NULL, &err));
+        REFUSED(sfp_learner_resume(plain, in_directory("r"), &position, &err), SFP_EINVAL,
+                kept_print("%s is %s", key[0], key[1]));
+        MUST(sfp_learner_checkpoint(plain, in_directory("r"), NULL, &err));
+        REFUSED(sfp_learner_resume(changed, in_directory("r"), &position, &err), SFP_EINVAL, kept_print("%s is", key[0]));
+    }
     REFUSED(sfp_learner_load(l, in_directory("none"), &err), SFP_ENOTFOUND, "none");
     REFUSED(sfp_learner_load(l, "README.md", &err), SFP_EFORMAT, "README.md");
     REFUSED(sfp_learner_save(l, in_directory("none/s"), &err), SFP_ENOTFOUND, "none/s");
@@ -258,6 +268,8 @@ TEST(files_that_do_not_fit_are_refused_and_change_nothing)
     REFUSED(sfp_learner_save(l, NULL, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_learner_load(l, NULL, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_learner_checkpoint(l, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
+    assert_int_equal(sfp_learner_checkpoint(l, directory, NULL, &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, in_directory("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     REFUSED(sfp_learner_resume(l, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
     assert_ptr_equal(position, (char *)1);
     MUST(sfp_learner_save(l, in_directory("after"), &err));
@@ -288,26 +300,6 @@ static void learn_stripes(sfp_learner *l, int from, int to, int step)
     }
 }
 
-/* The log-probabilities of two learners differ only by the rounding of features. */
-static void check_same_predictions(sfp_learner *a, sfp_learner *b)
-{
-    sfp_predictor *p = predictor_of(a), *q = predictor_of(b);
-    for (int i = 0; i < 12; i++) {
-        KEPT_IN_BLOCK;
-        sfp_sample s = striped_sample(0, i);
-        sfp_prediction x, y;
-        MUST(sfp_predictor_run(p, 1, &s.image, &x, &err));
-        MUST(sfp_predictor_run(q, 1, &s.image, &y, &err));
-        assert_int_equal(sfp_predictor_classes(p), sfp_predictor_classes(q));
-        for (int c = 0; c < sfp_predictor_classes(p); c++) {
-            float u = sfp_predictor_scores(p)[c], v = sfp_predictor_scores(q)[c];
-            assert_int_equal(sfp_predictor_class_seen(p, c), sfp_predictor_class_seen(q, c));
-            if (!(u == v || fabsf(u - v) < 1e-3f * (1 + fabsf(v))))
-                fail_msg("image %d, class %d: log-probability is %g, expected %g", i, c, (double)u, (double)v);
-        }
-    }
-}
-
 /* Learners that are functions of sums; the last one is the default learner. */
 static const char *const with_sums[] = {"ncm", "slda", "ridge", NULL};
 enum { WITH_SUMS = sizeof with_sums / sizeof *with_sums };
@@ -316,24 +308,6 @@ static sfp_learner *learner_with_sums(int method)
 {
     return learner_of(random_engine(),
                       with_sums[method] ? SETTINGS("method", with_sums[method], "taps", "2") : settings_of(NULL));
-}
-
-TEST(a_forgotten_sample_was_never_learned)
-{
-    for (int m = 0; m < WITH_SUMS; m++) {
-        KEPT_IN_BLOCK;
-        sfp_learner *l = learner_with_sums(m), *never = learner_with_sums(m);
-        sfp_sample gone[BATCH];
-        learn_stripes(l, 0, STRIPES, 1);
-        learn_stripes(never, BATCH, STRIPES, 1);
-        for (int i = 0; i < BATCH; i++)
-            gone[i] = striped_sample(i % CLASSES, i);
-        gone[2].label = 99;
-        REFUSED(sfp_learner_forget(l, BATCH, gone, &err), SFP_ENOTFOUND, "no sample with label 99 was learned from");
-        gone[2].label = 2;
-        MUST(sfp_learner_forget(l, BATCH, gone, &err));
-        check_same_predictions(l, never);
-    }
 }
 
 TEST(a_class_without_samples_is_never_predicted)
@@ -354,44 +328,6 @@ TEST(a_class_without_samples_is_never_predicted)
         assert_true(a.label >= 0 && a.label < 2);
         assert_true(sfp_predictor_scores(p)[2] == -INFINITY);
         assert_int_equal(sfp_predictor_class_seen(p, 2), 0);
-    }
-}
-
-TEST(a_relabelled_sample_was_learned_with_its_new_label)
-{
-    for (int m = 0; m < WITH_SUMS; m++) {
-        KEPT_IN_BLOCK;
-        sfp_learner *l = learner_with_sums(m), *right = learner_with_sums(m);
-        sfp_sample wrong = striped_sample(2, 0);
-        learn_stripes(right, 0, STRIPES, 1);
-        MUST(sfp_learner_offer(l, 1, &wrong, NULL, &err));
-        learn_stripes(l, 1, STRIPES, 1);
-        MUST(sfp_learner_relabel(l, &wrong, 0, &err));
-        check_same_predictions(l, right);
-        wrong.label = 5;
-        REFUSED(sfp_learner_relabel(l, &wrong, 0, &err), SFP_ENOTFOUND, "no sample with label 5");
-        wrong.label = 0;
-        REFUSED(sfp_learner_relabel(l, &wrong, -1, &err), SFP_EINVAL, "label -1");
-        check_same_predictions(l, right);
-    }
-}
-
-TEST(learners_of_two_streams_merge_into_one)
-{
-    for (int m = 0; m < WITH_SUMS; m++) {
-        KEPT_IN_BLOCK;
-        sfp_learner *even = learner_with_sums(m), *odd = learner_with_sums(m), *both = learner_with_sums(m);
-        learn_stripes(even, 0, STRIPES, 2);
-        learn_stripes(odd, 1, STRIPES, 2);
-        learn_stripes(both, 0, STRIPES, 1);
-        MUST(sfp_learner_set_class_name(odd, 1, "one", &err));
-        MUST(sfp_learner_checkpoint(odd, in_directory("odd"), NULL, &err));
-        MUST(sfp_learner_merge(even, in_directory("odd"), &err));
-        assert_string_equal(sfp_learner_class_name(even, 1), "one");
-        check_same_predictions(even, both);
-        MUST(sfp_learner_checkpoint(even, in_directory("even"), NULL, &err)); /* the sum can be resumed */
-        MUST(sfp_learner_resume(odd, in_directory("even"), NULL, &err));
-        check_same_predictions(odd, both);
     }
 }
 
@@ -424,15 +360,6 @@ TEST(predictors_know_classes_that_come_by_corrections)
     }
 }
 
-TEST(a_refused_relabel_adds_no_class)
-{
-    sfp_learner *l = learner_with_sums(0);
-    sfp_sample s = striped_sample(0, 0), never = striped_sample(1, 5);
-    MUST(sfp_learner_offer(l, 1, &s, NULL, &err));
-    REFUSED(sfp_learner_relabel(l, &never, 50, &err), SFP_ENOTFOUND, "label 1");
-    assert_int_equal(sfp_learner_classes(l), 1);
-}
-
 TEST(a_learner_that_resumes_has_only_the_classes_of_the_checkpoint)
 {
     for (int m = 0; m < WITH_SUMS; m++) {
@@ -461,11 +388,7 @@ TEST(only_functions_of_sums_are_corrected)
         REFUSED(sfp_learner_merge(l, in_directory("c"), &err), SFP_EUNSUPPORTED, "expected ncm, slda or ridge");
         assert_string_equal(err.key, "method");
     }
-    sfp_learner *one = learner_of(e, SETTINGS("taps", "1", "tap-mean", "off")),
-                *two = learner_of(e, SETTINGS("taps", "2", "ridge", "balanced")), *ncm = learner_of(e, SETTINGS("method", "ncm"));
-    MUST(sfp_learner_checkpoint(two, in_directory("two"), NULL, &err));
-    REFUSED(sfp_learner_merge(one, in_directory("two"), &err), SFP_EINVAL, "taps is 2, expected 1");
-    REFUSED(sfp_learner_merge(ncm, in_directory("two"), &err), SFP_EINVAL, "method is ridge, expected ncm");
+    sfp_learner *one = learner_of(e, settings_of(NULL));
     assert_int_equal(sfp_learner_merge(one, in_directory("nothing"), &err), SFP_ENOTFOUND);
     assert_int_equal(sfp_learner_merge(one, NULL, &err), SFP_EINVAL);
     assert_int_equal(sfp_learner_forget(one, 1, NULL, &err), SFP_EINVAL);

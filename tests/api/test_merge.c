@@ -124,6 +124,10 @@ TEST(parts_in_any_order_add_up_to_the_whole)
             merge(sum, mixed[p], p % 3 == 1);
         sfp_predictor *whole = predictor_of(learner_of_all());
         check_same_answers(predictor_of(sum), whole, 1e-5);
+        sfp_learner *resumed = default_learner();
+        MUST(sfp_learner_checkpoint(sum, in_directory("c"), NULL, &err));
+        MUST(sfp_learner_resume(resumed, in_directory("c"), NULL, &err));
+        check_same_answers(predictor_of(resumed), whole, 1e-5);
         sfp_merge_report r = SFP_MERGE_REPORT_INIT;
         MUST(sfp_merge(n, mixed, in_directory("sum"), NULL, &r, &err));
         assert_int_equal(r.samples, IMAGES);

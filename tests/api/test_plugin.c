@@ -170,82 +170,59 @@ TEST(an_own_selector_gets_its_inputs_and_the_first_choices_are_trained_on)
     check_resume("everything", "er");
 }
 
-typedef struct faults {
-    int which;
-    int draws;
-} faults;
+/* What a selector or buffer method does wrong: it fails, or its count, an entry of one of its lists or a weight is not valid. */
+typedef struct fault {
+    sfp_status status;
+    const char *part, *why; /* of the message; what the callback says */
+    int count, first, second, at;
+    float weight;
+} fault;
+enum { SAME = INT32_MAX }; /* this number is not changed */
 
 static sfp_status choose_badly(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count,
                                sfp_error *why)
 {
-    faults *f = ctx;
-    for (int i = 0; i < f->draws; i++)
+    const fault *f = *(const fault *const *)ctx;
+    for (int i = 0; f && i < 3; i++)
         (void)sfp_random_uniform(batch->random);
     assert_int_equal(sfp_random_below(batch->random, 0), 0); /* draws nothing, and does not crash */
     for (int32_t i = 0; i < batch->coreset; i++)
         chosen[i] = i;
     *count = batch->coreset;
-    switch (f->which) {
-    case 1:
-        return sfp_error_set(why, SFP_EUNSUPPORTED, "no idea");
-    case 2:
-        return SFP_ENOMEM;
-    case 3:
-        *count = -1;
-        break;
-    case 4:
-        *count = batch->b + 1;
-        break;
-    case 5:
-        *count = 0;
-        break;
-    case 6:
-        chosen[1] = batch->b;
-        break;
-    case 7:
-        chosen[2] = 1;
-        break;
-    case 8:
-        weights[0] = NAN;
-        break;
-    case 9:
-        weights[3] = -0.5f;
-        break;
-    case 10:
-        *count = batch->coreset + 1; /* one that is not written */
-        break;
-    default:
-        break;
-    }
-    return SFP_OK;
+    if (!f)
+        return SFP_OK;
+    *count = f->count == SAME ? *count : f->count;
+    chosen[f->at] = f->first == SAME ? chosen[f->at] : f->first;
+    weights[f->at] = f->weight;
+    if (f->status == SFP_EINVAL)
+        return SFP_OK;
+    return f->why ? sfp_error_set(why, f->status, f->why) : f->status;
 }
 
 TEST(results_of_a_selector_are_checked)
 {
-    const struct {
-        sfp_status status;
-        const char *part;
-    } list[] = {{SFP_OK, ""},
-                {SFP_EUNSUPPORTED, "selector 'faulty': no idea"},
-                {SFP_ENOMEM, "selector 'faulty': out of memory"},
-                {SFP_EINVAL, "selector 'faulty': count is -1, expected 1 to 8"},
-                {SFP_EINVAL, "selector 'faulty': count is 9, expected 1 to 8"},
-                {SFP_EINVAL, "selector 'faulty': count is 0"},
-                {SFP_EINVAL, "selector 'faulty': chosen[1] is 8, expected 0 to 7"},
-                {SFP_EINVAL, "selector 'faulty': chosen[2] is 1 again"},
-                {SFP_EINVAL, "selector 'faulty': weights[0] is nan"},
-                {SFP_EINVAL, "selector 'faulty': weights[3] is -0.5"},
-                {SFP_EINVAL, "selector 'faulty': chosen[4] is -1"}};
-    faults f = {0};
+    static const fault list[] = {
+        {SFP_EUNSUPPORTED, "selector 'faulty': no idea", "no idea", SAME, SAME, SAME, 0, 1},
+        {SFP_ENOMEM, "selector 'faulty': out of memory", NULL, SAME, SAME, SAME, 0, 1},
+        {SFP_EINVAL, "selector 'faulty': count is -1, expected 1 to 8", NULL, -1, SAME, SAME, 0, 1},
+        {SFP_EINVAL, "selector 'faulty': count is 9, expected 1 to 8", NULL, 9, SAME, SAME, 0, 1},
+        {SFP_EINVAL, "selector 'faulty': count is 0", NULL, 0, SAME, SAME, 0, 1},
+        {SFP_EINVAL, "selector 'faulty': chosen[1] is 8, expected 0 to 7", NULL, SAME, 8, SAME, 1, 1},
+        {SFP_EINVAL, "selector 'faulty': chosen[2] is 1 again", NULL, SAME, 1, SAME, 2, 1},
+        {SFP_EINVAL, "selector 'faulty': weights[0] is nan", NULL, SAME, SAME, SAME, 0, NAN},
+        {SFP_EINVAL, "selector 'faulty': weights[3] is -0.5", NULL, SAME, SAME, SAME, 3, -0.5f},
+        {SFP_EINVAL, "selector 'faulty': chosen[4] is -1", NULL, 5, SAME, SAME, 0, 1}}; /* one that is not written */
+    const fault *f = NULL;
     const sfp_selector_definition d = selector_of("faulty", &f, 0, choose_badly);
     MUST(sfp_register_selector(&d, &err));
     sfp_engine *e = random_engine();
     sfp_settings *s = settings_with("faulty", "er");
     sfp_learner *l = learner_of(e, s), *fresh = learner_of(e, s);
-    f.draws = 3;
-    for (f.which = 1; f.which < (int)(sizeof list / sizeof *list); f.which++)
-        REFUSED_AS(list[f.which].part, offer(l, 0, NULL, &err), list[f.which].status, list[f.which].part);
-    f.which = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        f = &list[i];
+        REFUSED_AS(f->part, offer(l, 0, NULL, &err), f->status, f->part);
+    }
+    f = NULL;
     offer_all(l, 0, 2); /* failed calls have drawn nothing and changed nothing */
     offer_all(fresh, 0, 2);
     const char *first = in_directory("first"), *second = in_directory("second");
@@ -393,71 +370,44 @@ TEST(the_state_of_an_own_buffer_method_is_saved_in_checkpoints)
 static sfp_status replace_badly(void *ctx, void *state, const sfp_buffer_view *view, int32_t *sample, int32_t *slot,
                                 int32_t *count, sfp_error *why)
 {
-    const faults *f = ctx;
+    const fault *f = *(const fault *const *)ctx;
     uint8_t *s = state;
     s[0]++;
     (void)sfp_random_uniform(view->random);
     for (int32_t i = 0; i < 2; i++)
         sample[i] = slot[i] = i;
     *count = 2;
-    switch (f->which) {
-    case 1:
-        return sfp_error_set(why, SFP_EIO, "no idea");
-    case 2:
-        *count = -1;
-        break;
-    case 3:
-        *count = view->b + 1;
-        break;
-    case 4:
-        sample[1] = view->b;
-        break;
-    case 5:
-        slot[1] = view->slots;
-        break;
-    case 6:
-        sample[1] = 0;
-        break;
-    case 7:
-        slot[1] = 0;
-        break;
-    case 8:
-        *count = 3; /* one that is not written */
-        break;
-    default:
-        break;
-    }
-    return SFP_OK;
+    if (!f)
+        return SFP_OK;
+    *count = f->count == SAME ? *count : f->count;
+    sample[1] = f->first == SAME ? sample[1] : f->first;
+    slot[1] = f->second == SAME ? slot[1] : f->second;
+    return f->status == SFP_EINVAL ? SFP_OK : sfp_error_set(why, f->status, f->why);
 }
 
 TEST(results_of_a_buffer_method_are_checked)
 {
-    static const struct {
-        sfp_status status;
-        const char *part;
-    } list[] = {{SFP_OK, ""},
-                {SFP_EIO, "buffer 'shaky': no idea"},
-                {SFP_EINVAL, "buffer 'shaky': count is -1, expected 0 to 6"},
-                {SFP_EINVAL, "buffer 'shaky': count is 7, expected 0 to 6"},
-                {SFP_EINVAL, "buffer 'shaky': sample[1] is 6, expected 0 to 5"},
-                {SFP_EINVAL, "buffer 'shaky': slot[1] is 10, expected 0 to 9"},
-                {SFP_EINVAL, "buffer 'shaky': sample[1] is 0 again"},
-                {SFP_EINVAL, "buffer 'shaky': slot[1] is 0 again"},
-                {SFP_EINVAL, "buffer 'shaky': sample[2] is -1"}};
-    faults f = {0};
+    static const fault list[] = {{SFP_EIO, "buffer 'shaky': no idea", "no idea", SAME, SAME, SAME, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': count is -1, expected 0 to 6", NULL, -1, SAME, SAME, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': count is 7, expected 0 to 6", NULL, 7, SAME, SAME, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': sample[1] is 6, expected 0 to 5", NULL, SAME, 6, SAME, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': slot[1] is 10, expected 0 to 9", NULL, SAME, SAME, 10, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': sample[1] is 0 again", NULL, SAME, 0, SAME, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': slot[1] is 0 again", NULL, SAME, SAME, 0, 0, 0},
+                                 {SFP_EINVAL, "buffer 'shaky': sample[2] is -1", NULL, 3, SAME, SAME, 0, 0}}; /* not written */
+    const fault *f = NULL;
     const sfp_buffer_definition d = buffer_of("shaky", &f, 0, 4, replace_badly);
     MUST(sfp_register_buffer(&d, &err));
     sfp_engine *e = random_engine();
     sfp_settings *s = settings_with("random", "shaky");
-    for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_learner *l = learner_of(e, s);
         sfp_timestamp_report report = SFP_TIMESTAMP_REPORT_INIT;
-        f.which = i;
         MUST(offer(l, 0, &report, &err));
         assert_true(report.stored == OFFERED && report.replaced == 0);
-        if (i > 0)
-            REFUSED_AS(list[i].part, offer(l, 1, &report, &err), list[i].status, list[i].part);
-        f.which = 0;
+        f = &list[i];
+        REFUSED_AS(f->part, offer(l, 1, &report, &err), f->status, f->part);
+        f = NULL;
         MUST(offer(l, 1, &report, &err)); /* the buffer is as before the failure: two slots are free */
         assert_true(report.timestamp == 1 && report.stored == 2 && report.replaced == 2);
     }

@@ -63,7 +63,8 @@ static int use_in_child(sfp_engine *e, sfp_learner *l, sfp_predictor *p, sfp_hea
     float row[2] = {1, 2};
     if (sfp_predictor_run(p, 1, &s.image, &a, &why) != SFP_EUNSUPPORTED || !strstr(why.message, "open it after fork"))
         return 1;
-    if (sfp_learner_offer(l, 1, &s, NULL, &why) != SFP_EUNSUPPORTED || !strstr(why.message, "the engine was opened by another process"))
+    if (sfp_learner_offer(l, 1, &s, NULL, &why) != SFP_EUNSUPPORTED ||
+        !strstr(why.message, "the engine was opened by another process"))
         return 2;
     if (sfp_learner_save(l, in_directory("child"), &why) != SFP_EUNSUPPORTED)
         return 3;

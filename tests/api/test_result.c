@@ -3,21 +3,11 @@
 
 AROUND_EACH(make_run_world, remove_directory)
 
-KEEP_BY(keep_result, sfp_result, sfp_result_free)
-KEEP_BY(keep_json, char, sfp_free)
-
 static sfp_result *read_result(const char *name)
 {
     sfp_result *r = NULL;
     MUST(sfp_result_read(in_directory(name), &r, &err));
     return keep_result(r);
-}
-
-static const char *json_of(const sfp_result *r, int one_line)
-{
-    char *text = NULL;
-    MUST(sfp_result_json(r, one_line, &text, &err));
-    return keep_json(text);
 }
 
 /* The number behind "KEY": in a text; NaN: null. */
@@ -66,7 +56,7 @@ TEST(numbers_are_those_of_result_json)
     sfp_run *run = open_run(e, run_settings("out"), NULL);
     MUST(sfp_run_finish(run, &err));
     const sfp_result *own = sfp_run_result(run), *read = read_result("out"), *file = read_result("out/result.json");
-    const char *text = file_text(in_directory("out/result.json")), *line = json_of(own, 1);
+    const char *text = file_text(in_directory("out/result.json")), *line = json_of(own);
     for (const char *const *key = keys; *key; key++) {
         const char *dot = strchr(*key, '.'), *member = dot ? dot + 1 : *key;
         const char *from = dot ? strstr(line, kept_print("\"%.*s\":", (int)(dot - *key), *key)) : line;
@@ -75,7 +65,9 @@ TEST(numbers_are_those_of_result_json)
         assert_true(same(x, number_in(from, member)));
         assert_true(same(x, sfp_result_number(read, *key)) && same(x, sfp_result_number(file, *key)));
     }
-    assert_string_equal(json_of(read, 0), text);
+    char *pretty = NULL;
+    MUST(sfp_result_json(read, 0, &pretty, &err));
+    assert_string_equal(keep_text(pretty), text);
     assert_null(strchr(line, '\n'));
     assert_true(sfp_result_number(own, "finished") == 1);
     assert_true(sfp_result_number(own, "samples.offered") == 130);
@@ -104,11 +96,11 @@ TEST(diagnostics_are_numbers_of_a_result)
     const sfp_result *on = read_result("on"), *off = read_result("off");
     for (const char *const *key = keys; *key; key++) {
         double x = sfp_result_number(on, *key);
-        const char *from = strstr(strstr(json_of(on, 1), "\"diagnostics\":{"), *key + strlen("diagnostics.")) - 1;
+        const char *from = strstr(strstr(json_of(on), "\"diagnostics\":{"), *key + strlen("diagnostics.")) - 1;
         assert_true(x > 0 && x == number_in(from, *key + strlen("diagnostics.")));
         assert_true(isnan(sfp_result_number(off, *key)));
     }
-    assert_null(strstr(json_of(off, 1), "\"diagnostics\":{"));
+    assert_null(strstr(json_of(off), "\"diagnostics\":{"));
     assert_true(isnan(sfp_result_number(on, "diagnostics")) && isnan(sfp_result_number(on, "diagnostics.nothing")));
     assert_true(sfp_result_number(on, "timestamps") == sfp_result_number(off, "timestamps"));
     check_same_state("on", "off");
@@ -172,7 +164,7 @@ static const char *listed_runs(int limit)
 {
     char *text = NULL;
     MUST(sfp_registry_list(limit, &text, &err));
-    return keep_json(text);
+    return keep_text(text);
 }
 
 /* How often `text` contains `word`. */

@@ -38,109 +38,40 @@ TEST(a_run_without_directory_writes_no_files)
 
 /* ----------------------------------------------------------------------------------------------------------- progress */
 
-typedef struct watcher {
-    sfp_run *run;
-    int timestamps, evaluations; /* calls so far */
-    int cancel_after;            /* timestamps; 0: never */
-    bool in_evaluation;          /* cancel in the next evaluation */
-    uint64_t offered;
-    int messages[2]; /* by level */
-    char last[256];
-} watcher;
-
-static void on_progress(void *ctx, const sfp_run_progress *p)
-{
-    watcher *w = ctx;
-    assert_int_equal(p->size, sizeof *p);
-    assert_true(p->task >= 0 && p->task < p->tasks && p->task_name && p->seconds >= 0);
-    assert_true(p->offered >= p->offered_before && (p->total == 0 || p->offered <= p->total));
-    if (p->to_evaluate) {
-        w->evaluations++;
-        assert_true(p->evaluated <= p->to_evaluate);
-        if (w->in_evaluation)
-            sfp_run_cancel(w->run);
-        return;
-    }
-    assert_true(p->evaluated == 0 && p->offered >= w->offered);
-    w->offered = p->offered;
-    if (++w->timestamps == w->cancel_after)
-        sfp_run_cancel(w->run);
-}
-
-static void on_log(void *ctx, sfp_log_level level, const char *message)
-{
-    watcher *w = ctx;
-    w->messages[level]++;
-    (void)snprintf(w->last, sizeof w->last, "%s", message);
-}
-
-/* Runs until it ends or is cancelled; 1: it has ended. */
-static bool run_watched(sfp_engine *e, const sfp_settings *s, watcher *w)
-{
-    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
-    o.progress = on_progress;
-    o.log = on_log;
-    o.ctx = w;
-    w->run = open_run(e, s, &o);
-    MUST(sfp_run_finish(w->run, &err));
-    bool finished = sfp_result_number(sfp_run_result(w->run), "finished") != 0;
-    sfp_run_close(w->run);
-    return finished;
-}
-
 TEST(progress_is_reported_after_timestamps_and_in_evaluations)
 {
     watcher w = {0};
-    assert_true(run_watched(random_engine(), run_settings("out"), &w));
-    assert_true(w.timestamps >= 5 && w.evaluations >= 4); /* two evaluations begin, and both answer images */
+    assert_true(is_finished(run_watched(run_settings("out"), &w)));
+    assert_true(w.timestamps >= 5);
+    assert_int_equal(w.evaluations, 2);
 }
 
 TEST(messages_go_to_the_engine_unless_the_run_has_a_callback)
 {
     sfp_engine_options o = one_thread;
-    watcher engine = {0}, run = {0};
+    watcher engine = {0}, own = {0};
+    sfp_run_options ro = SFP_RUN_OPTIONS_INIT;
     sfp_engine *e = NULL;
-    o.log = on_log;
+    o.log = watch_log;
     o.log_ctx = &engine;
     MUST(sfp_engine_open_random(1, &o, &e, &err));
     (void)keep_engine(e);
-    const sfp_settings *s = SETTINGS("data", "synthetic:20", "tasks", "free", "out", in_directory("out"));
+    const sfp_settings *s = INTO("out", "data", "synthetic:20", "tasks", "free");
     run_all(e, s);
     run_all(e, s);
-    assert_non_null(strstr(engine.last, "the finished run in this directory is replaced"));
+    HOLDS(engine.last, "out: the finished run in this directory is replaced");
     assert_int_equal(engine.messages[SFP_LOG_WARNING], 0);
     int before = engine.messages[SFP_LOG_INFO];
-    (void)run_watched(e, s, &run);
-    assert_true(run.messages[SFP_LOG_INFO] > 0);
+    ro.log = watch_log;
+    ro.ctx = &own;
+    sfp_run *run = open_run(e, s, &ro);
+    MUST(sfp_run_finish(run, &err));
+    sfp_run_close(run);
+    assert_true(own.messages[SFP_LOG_INFO] > 0);
     assert_int_equal(engine.messages[SFP_LOG_INFO], before);
 }
 
 /* ------------------------------------------------------------------------------------------------- cancel and resume */
-
-static sfp_settings *resumed(const char *out)
-{
-    sfp_settings *s = run_settings(out);
-    MUST(sfp_settings_set(s, "resume", "on", &err));
-    return s;
-}
-
-TEST(a_cancelled_run_resumes_to_the_same_bytes)
-{
-    sfp_engine *e = random_engine();
-    run_all(e, run_settings("whole"));
-    watcher w = {.cancel_after = 3};
-    assert_false(run_watched(e, run_settings("parts"), &w));
-    assert_int_equal(w.timestamps, 3);
-    w = (watcher){.in_evaluation = true};
-    assert_false(run_watched(e, resumed("parts"), &w));
-    assert_non_null(strstr(w.last, "resuming"));
-    assert_true(run_watched(e, resumed("parts"), &(watcher){0}));
-    check_same_state("whole", "parts");
-    w = (watcher){0}; /* a finished run is not changed */
-    assert_true(run_watched(e, resumed("parts"), &w));
-    assert_int_equal(w.timestamps, 0);
-    check_same_state("whole", "parts");
-}
 
 static sfp_run *signalled;
 
@@ -174,19 +105,18 @@ TEST(a_signal_handler_may_cancel)
 
 TEST(a_run_that_is_closed_early_can_be_resumed)
 {
-    sfp_engine *e = random_engine();
-    int more;
-    run_all(e, run_settings("whole"));
+    const char *const pairs[] = {PAPER, "data", "synthetic:130", "tasks", "2", "eval-limit", "4", NULL};
+    const sfp_result *whole = run_once(run_into("whole", false, pairs));
     for (int with_checkpoint = 0; with_checkpoint < 2; with_checkpoint++) {
         const char *out = with_checkpoint ? "checkpoint" : "none";
+        int more;
         if (with_checkpoint)
-            (void)run_watched(e, run_settings(out), &(watcher){.cancel_after = 2});
-        sfp_run *run = open_run(e, with_checkpoint ? resumed(out) : run_settings(out), NULL);
+            (void)run_watched(run_into(out, false, pairs), &(watcher){.cancel_after = 2});
+        sfp_run *run = open_run(any_engine(), run_into(out, with_checkpoint, pairs), NULL);
         for (int i = 0; i < 2; i++)
             MUST(sfp_run_step(run, &more, &err));
         sfp_run_close(run);
-        assert_true(run_watched(e, resumed(out), &(watcher){0}));
-        check_same_state("whole", out);
+        check_same_runs("whole", whole, out, run_once(run_into(out, true, pairs)));
     }
 }
 
@@ -219,7 +149,7 @@ TEST(a_run_learns_from_sources_of_the_program)
         watcher w = {.cancel_after = resume ? 0 : 2};
         o.source = source_of(stream, "camera");
         o.test = source_of(test, "held-out");
-        o.progress = on_progress;
+        o.progress = watch_progress;
         o.ctx = &w;
         sfp_settings *s = SETTINGS("tasks", "free", "out", in_directory("own"), "resume", resume ? "on" : "off");
         w.run = open_run(random_engine(), s, &o);
@@ -237,6 +167,104 @@ TEST(a_run_learns_from_sources_of_the_program)
         assert_int_equal(stream->closes, resume + 1);
         assert_int_equal(test->closes, resume + 1);
     }
+}
+
+/* ------------------------------------------------------------------------------------------------------- numbers */
+
+#define SYNTHETIC(n) PAPER, "eval-limit", "4", "data", "synthetic:" #n
+
+TEST(evaluations_are_recorded_and_change_nothing)
+{
+    static const char *const places[] = {
+        "[{\"offered\":30,\"task\":0,", ",{\"offered\":60,\"task\":0,", ",{\"offered\":95,\"task\":1,",
+        ",{\"offered\":125,\"task\":1,"}; /* 6 batches per task, whose last 5 samples are excluded */
+    watcher w = {0};
+    const sfp_result *r = run_watched(INTO("out", SYNTHETIC(130), "tasks", "2", "eval-every", "3"), &w);
+    const char *at = strstr(json_of(r), "\"evaluations\":[");
+    for (int i = 0; i < 4; i++) {
+        at = strstr(at, places[i]);
+        assert_non_null(at);
+    }
+    assert_null(strstr(at + 2, ",{\"offered\":"));
+    double average = number_of(r, "average_accuracy");
+    assert_true(strtod(strstr(at, "\"average\":") + strlen("\"average\":"), NULL) == average);
+    assert_int_equal(w.evaluations, 4); /* the same state is not evaluated twice */
+    check_numbers(run_once(INTO("without", SYNTHETIC(130), "tasks", "2")), "average_accuracy", average);
+    check_same_state("out", "without");
+}
+
+TEST(paper_clock_measures_a_first_task_of_few_batches)
+{
+    const sfp_result *r = run_once(INTO("out", SYNTHETIC(100), "tasks", "5", "clock", "paper", "rate", "1e9"));
+    assert_true(number_of(r, "cs") > 1); /* 0 if nothing was measured */
+    check_numbers(r, "samples.dropped", 50);
+}
+
+TEST(one_class_and_a_batch_larger_than_the_data)
+{
+    put_images("images", 1, false);
+    const char *data = kept_print("folder:%s", in_directory("images"));
+    for (const char *const *method =
+             STRINGS("preset", "paper", "method", "ncm", "method", "slda", "method", "ridge", "method", "ranpac");
+         *method; method += 2) {
+        const sfp_result *r =
+            run_once(INTO(method[1], "data", data, "test", data, "tasks", "1", "batch", "64", method[0], method[1]));
+        check_numbers(r, "samples.offered", 12);
+        check_numbers(r, "samples.dropped", 0);
+        check_numbers(r, "average_accuracy", 1);
+        check_numbers(r, "coverage", 1);
+    }
+}
+
+TEST(few_timestamps_have_no_mean_time)
+{
+    for (int five = 0; five < 2; five++) {
+        const char *data = five ? "synthetic:50" : "synthetic:30";
+        const sfp_result *r = run_once(INTO(five ? "five" : "three", PAPER, "data", data, "tasks", "free"));
+        check_numbers(r, "timestamps", five ? 5 : 3);
+        assert_int_equal(number_of(r, "batch_seconds") > 0, five);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------- reports */
+
+/* Checks a heading and the number of images below it. */
+static void check_sheet(const char *page, const char *title, int all, int shown)
+{
+    const char *text =
+        shown < all ? kept_print("<h3>%s: %d, %d shown</h3>", title, all, shown) : kept_print("<h3>%s: %d</h3>", title, all);
+    HOLDS(page, text);
+    const char *list = strstr(page, text) + strlen(text), *end = strstr(list, "</ul>");
+    int count = 0;
+    for (const char *p = list; (p = strstr(p, "<li")) && p < end; p++)
+        count++;
+    assert_int_equal(count, shown);
+}
+
+TEST(a_report_shows_the_coreset_and_the_rest)
+{
+    static const struct {
+        const char *batch, *sigma;
+        int coreset, rest, shown_coreset, shown_rest;
+    } cases[] = {
+        {"10", "0.5", 5, 5, 5, 5}, {"100", "0.5", 50, 50, 20, 20}, {"100", "0.03", 3, 97, 3, 37}, {"100", "1", 100, 0, 40, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)run_once(INTO("out", SYNTHETIC(100), "tasks", "1", "batch", cases[i].batch, "sigma", cases[i].sigma));
+        const char *page = file_text(in_directory("out/report.html"));
+        check_sheet(page, "Trained on", cases[i].coreset, cases[i].shown_coreset);
+        check_sheet(page, "Not trained on", cases[i].rest, cases[i].shown_rest);
+    }
+}
+
+TEST(a_run_resumed_at_its_end_explains_the_missing_coreset)
+{
+    watcher w = {.cancel_after = 6};
+    assert_false(is_finished(run_watched(INTO("out", SYNTHETIC(60), "tasks", "1"), &w)));
+    (void)run_once(RESUME("out", SYNTHETIC(60), "tasks", "1"));
+    HOLDS(file_text(in_directory("out/report.html")), "Coreset of the last timestamp",
+          "No batch was trained on since the run was last started or resumed");
+    (void)run_once(INTO("ncm", "data", "synthetic:60", "tasks", "1", "method", "ncm")); /* has no coreset */
+    LACKS(file_text(in_directory("ncm/report.html")), "Coreset of the last timestamp");
 }
 
 /* ------------------------------------------------------------------------------- the default learner */
@@ -336,20 +364,6 @@ TEST(a_run_learns_from_a_live_source_of_the_program)
     assert_true(file_exists("live/predictions.jsonl"));
 }
 
-/* Images with different bytes: what follows the end of a PNG file is ignored. */
-static void put_images(const char *const *names)
-{
-    FILE *f = fopen("docs/report.png", "rb");
-    assert_non_null(f);
-    char *bytes = kept_malloc(1 << 20);
-    size_t size = fread(bytes, 1, (1 << 20) - 1, f);
-    (void)fclose(f);
-    for (int i = 0; names[i]; i++) {
-        bytes[size] = (char)i;
-        put_bytes(names[i], bytes, size + 1);
-    }
-}
-
 /* Checks the counts in the result of a directory: corrected and forgotten samples, and those that are learned. */
 static void check_standings(const char *dir, int corrected, int forgotten, int learned)
 {
@@ -358,15 +372,16 @@ static void check_standings(const char *dir, int corrected, int forgotten, int l
     double found[] = {sfp_result_number(r, "standings.corrected"), sfp_result_number(r, "standings.forgotten"),
                       sfp_result_number(r, "standings.learned"), sfp_result_number(r, "samples.offered")};
     if (found[0] != corrected || found[1] != forgotten || found[2] != learned || found[3] != 4)
-        fail_msg("%g corrected, %g forgotten, %g learned, %g offered; expected %d, %d, %d, 4", found[0], found[1], found[2], found[3],
-                 corrected, forgotten, learned);
+        fail_msg("%g corrected, %g forgotten, %g learned, %g offered; expected %d, %d, %d, 4", found[0], found[1], found[2],
+                 found[3], corrected, forgotten, learned);
     sfp_result_free(r);
 }
 
 TEST(samples_of_a_live_run_are_corrected_and_forgotten)
 {
     const char *out = in_directory("live");
-    put_images(STRINGS("w/cat/1.png", "w/cat/2.png", "w/dog/3.png", "w/4.png"));
+    for (const char *const *name = STRINGS("w/cat/1.png", "w/cat/2.png", "w/dog/3.png", "w/4.png"); *name; name++)
+        put_image(*name, (*name)[strlen(*name) - 5]);
     put_text("w/.end", "");
     sfp_settings *s = SETTINGS("data", kept_print("watch:%s", in_directory("w")), "out", out);
     sfp_engine *e = NULL;

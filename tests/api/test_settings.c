@@ -249,6 +249,8 @@ TEST(a_learner_refuses_settings_of_a_run)
             "threads is '3', expected '1', with which the engine was opened");
     REFUSED(sfp_learner_create(e, TRAINED("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,
             "prompt-layers is '0-6', expected layers up to 5");
+    REFUSED(sfp_learner_create(e, SETTINGS("taps", "7"), &l, &err), SFP_EINVAL,
+            "taps is 7, expected at most 6: the number of blocks of the backbone");
     assert_null(l);
     (void)learner_of(e, TRAINED("threads", "1", "tasks", "2", "classes", "4", "buffer-size", "4"));
 }

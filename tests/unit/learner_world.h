@@ -3,8 +3,6 @@
 #define SFP_TESTS_LEARNER_WORLD_H
 
 #include "base/rng.h"
-#include "io/file.h"
-#include "io/image/image.h"
 #include "io/tensor/safetensors.h"
 #include "learner/learner.h"
 #include "learner/state/state.h"
@@ -20,15 +18,13 @@ enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SI
 
 typedef struct image {
     uint8_t rgb[BYTES];
-    uint8_t *png;
-    size_t png_size;
 } image;
 
 static sfp__vit *vit;
 static sfp__thread_pool *threads;
 static image *images; /* (SAMPLES) */
 
-/* The images are smooth, so that a PNG is smaller than the pixels, and darker late in the stream, so that the scores drift. */
+/* The images are darker late in the stream, so that the scores drift. */
 static void draw(int i, uint8_t *rgb)
 {
     sfp__rng rng = sfp__rng_init(77, (uint64_t)i);
@@ -66,19 +62,6 @@ static void free_world(void)
 {
     sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
-    for (int i = 0; i < SAMPLES; i++)
-        sfp__free(images[i].png);
-}
-
-static inline void encode_images(void)
-{
-    for (int i = 0; i < SAMPLES && !images[i].png; i++) {
-        const sfp__image im = {SIDE, SIDE, images[i].rgb};
-        MUST(sfp__image_write_png(in_directory("image"), &im, &err));
-        MUST(sfp__file_read(in_directory("image"), 1 << 20, &images[i].png, &images[i].png_size, &err));
-        assert_true(images[i].png_size < BYTES);
-    }
-    (void)unlink(in_directory("image"));
 }
 
 /* Small sizes: three tasks of two classes, ten slots. */

@@ -82,11 +82,6 @@ TEST(resuming_works_across_task_boundaries_without_a_buffer)
         same_as_never_stopping(&s);
 }
 
-TEST(resuming_works_with_compressed_images)
-{
-    encode_images();
-}
-
 /* ----------------------------------------------------------------------- damage */
 
 /* Creates a learner with a checkpoint "c" of its third timestamp. */
@@ -354,13 +349,4 @@ TEST(a_full_disk_keeps_the_last_valid_checkpoint)
     }
     (void)signal(SIGXFSZ, handler);
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "five", &err));
-}
-
-TEST(unwritable_paths_are_reported)
-{
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    assert_int_equal(sfp__learner_checkpoint(l, in_directory("nowhere/c"), "", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__learner_checkpoint(l, directory, "", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_checkpoint(l, in_directory("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
-    MUST(resume(l, NULL));
 }

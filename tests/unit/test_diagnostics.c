@@ -335,34 +335,6 @@ TEST(the_images_of_a_task_are_a_sample_of_it)
 
 /* ------------------------------------------------------------ no change of learning */
 
-TEST(what_is_learned_does_not_depend_on_diagnostics)
-{
-#define KIND(k, ...) SMALL(x.fp.kind = k; x.fp.last_layer = 3; __VA_ARGS__)
-    const sfp__learner_options list[] = {
-        small_options(),
-        SMALL((x.steps = 3, x.fp.ortho_mu = 0.5f, x.fp.prefix = SFP__PREFIX_RAW)),
-        SMALL(x.fp.attune = false),
-        SMALL((x.select = "learnloss", x.buffer.method = "aser")),
-        SMALL((x.select = "gradmatch", x.buffer.method = "gss")),
-        SMALL((x.select = "freesel", x.buffer.method = "ssd")),
-        SMALL((x.select = "random", x.buffer.method = "none")),
-        KIND(SFP__FP_L2P),
-        KIND(SFP__FP_DUALPROMPT),
-        FREE(x.fp.span = 1; x.drift = SFP__DRIFT_NEW_CLASS)
-    };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        KEPT_IN_BLOCK;
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&list[i]), *b = make_diagnosed(&list[i]);
-        feed(a, 0, 12, 4);
-        feed(b, 0, 6, 4);
-        (void)diagnose(b);
-        feed(b, 6, 12, 4);
-        sfp__diagnostics_free(b->diagnostics);
-        b->diagnostics = NULL;
-        assert_same_bytes(image_of(a), image_of(b), kept_print("options %zu", i));
-    }
-}
-
 TEST(their_time_is_not_part_of_the_processing_time)
 {
     const sfp__learner_options o = small_options();
@@ -399,29 +371,4 @@ TEST(missing_memory_is_reported)
     assert_true(failures > 1 && x.d.buffer_mmd >= 0);
 }
 
-TEST(a_closed_form_head_is_refused)
-{
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
-    o.method = "ncm";
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
-    REFUSED(sfp__learner_start_diagnostics(l, &err), SFP_EINVAL, "diagnostics need fingerprints");
-}
-
 /* --------------------------------------------------------------------- resuming */
-
-TEST(diagnostics_resume_to_the_same_bytes)
-{
-    const sfp__learner_options list[] = {small_options(), FREE(x.fp.span = 1)};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_diagnosed(&list[i]), *b = make_diagnosed(&list[i]);
-        feed(a, 0, 5, 4);
-        feed(b, 0, 1, 4); /* resuming overwrites what was measured */
-        MUST(sfp__learner_checkpoint(a, in_directory("c"), "", &err));
-        MUST(sfp__learner_resume(b, in_directory("c"), NULL, NULL, &err));
-        feed(a, 5, 12, 4);
-        feed(b, 5, 12, 4);
-        diagnosis x = diagnose(a), y = diagnose(b);
-        assert_memory_equal(&x, &y, sizeof x);
-        assert_same_bytes(image_of(a), image_of(b), "checkpoints at the end");
-    }
-}

@@ -61,25 +61,3 @@ TEST(out_of_memory_reports_the_requested_size)
     assert_int_equal(err.status, SFP_ENOMEM);
     assert_non_null(strstr(err.message, "12345"));
 }
-
-TEST(every_status_has_its_own_text)
-{
-    static const sfp_status all[] = {
-#define VALUE(name, value, text) SFP_##name,
-        SFP_STATUS_LIST(VALUE)
-#undef VALUE
-    };
-    size_t n = sizeof all / sizeof *all;
-    for (size_t i = 0; i < n; i++) {
-        assert_string_not_equal(sfp_status_text(all[i]), "unknown status");
-        for (size_t j = 0; j < i; j++)
-            assert_string_not_equal(sfp_status_text(all[i]), sfp_status_text(all[j]));
-    }
-    assert_string_equal(sfp_status_text(SFP_OK), "ok");
-    assert_string_equal(sfp_status_text((sfp_status)99), "unknown status");
-}
-
-TEST(the_version_equals_that_of_the_header)
-{
-    assert_string_equal(sfp_version(), kept_print("%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH));
-}

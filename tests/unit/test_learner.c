@@ -48,32 +48,6 @@ TEST(frozen_components_are_bit_identical_after_training)
     assert_int_equal(l->fp->active_end, 12);
 }
 
-TEST(invalid_options_are_refused)
-{
-    model m = tiny_model(1);
-    sfp__learner_options good = small_options(&m, 3, 6), bad;
-    sfp__learner *l = NULL;
-#define BAD(field, value, text)                                                \
-    bad = good;                                                                \
-    bad.field = value;                                                         \
-    assert_true(sfp__learner_create(m.vit, m.pool, &bad, &l, &err) != SFP_OK); \
-    assert_null(l);                                                            \
-    if (!strstr(err.message, text))                                            \
-        fail_msg("%s", err.message);
-    BAD(fp.tasks, 13, "pool is 12, expected at least 13: one component for each of the 13 tasks")
-    BAD(batch, 0, "batch is 0")
-    BAD(steps, 0, "steps is 0")
-    BAD(replay, -1, "replay is -1")
-    BAD(coreset.sigma, 0, "sigma")
-    BAD(coreset.sigma, (double)NAN, "sigma")
-    BAD(adam.lr, -1, "lr")
-    BAD(adam.lr, INFINITY, "lr")
-    BAD(select, "nothing", "selector 'nothing'")
-    BAD(buffer.method, "nothing", "buffer method 'nothing'")
-#undef BAD
-    free_model(&m);
-}
-
 /* ------------------------------------------------------------ repeatability */
 
 static values train_six(int threads, uint64_t seed, const sfp__learner_options *like)
@@ -250,17 +224,6 @@ TEST(a_timestamp_equals_its_report)
     assert_int_equal(counts.replayed, 4 * 2 * 4);
 }
 
-TEST(more_steps_learn_more)
-{
-    OWNED_BY(free_model) model m = tiny_model(2);
-    sfp__learner_options o = small_options(&m, 1, 3);
-    o.steps = 30;
-    o.adam.lr = 0.02f;
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    sfp__timestamp_details r = offer(l, 0, 3, 1);
-    assert_true(r.loss[29] < 0.5 * r.loss[0]);
-}
-
 /* ------------------------------------------------------------------ queries */
 
 /* The query of a slot is computed at its first replay (or when its sample was trained on) and never again: a query that the test
@@ -364,25 +327,6 @@ static void expect_refused(sfp__learner *l, int b, const sfp__sample *samples, c
     assert_int_equal(r.t, 99);
     assert_int_equal(l->buffer ? l->buffer->filled : 0, filled_slots);
     assert_int_equal(sfp__learner_get_counts(l).timestamps, counts.timestamps);
-}
-
-TEST(bad_batches_change_nothing)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = small_options(&m, 2, 4);
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    (void)offer(l, 0, 4, 0);
-    batch b = make_batch(8, 8, 0, 4, 1);
-    const int32_t wrong[] = {-1, 4, INT32_MIN, INT32_MAX};
-    for (int i = 0; i < 4; i++) {
-        int32_t right = b.sample[5].label;
-        b.sample[5].label = wrong[i];
-        expect_refused(l, 8, b.sample, "label");
-        b.sample[5].label = right;
-    }
-    expect_refused(l, 0, b.sample, "batch size is 0");
-    expect_refused(l, 9, b.sample, "batch size is 9");
-    (void)offer(l, 0, 4, 1);
 }
 
 TEST(a_loss_that_is_not_finite_changes_nothing)

@@ -45,62 +45,6 @@ static void end_world(void)
 
 AROUND_ALL(make_world, end_world)
 
-/* The words after "DIRECTORY/c: " of the message when the checkpoint of one learner is resumed by the other. */
-static void check_cannot_resume(sfp__learner *from, sfp__learner *to, const char *words)
-{
-    OWNED char *position = NULL;
-    bool used_old;
-    MUST(sfp__learner_checkpoint(from, in_directory("c"), "", NULL));
-    REFUSED(sfp__learner_resume(to, in_directory("c"), &position, &used_old, &err), SFP_EINVAL, words);
-}
-
-static sfp__learner *make_with_taps(const char *method, int taps)
-{
-    sfp__learner *l = NULL;
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
-    o.method = method;
-    o.taps = taps;
-    o.batch = BATCH;
-    o.fp.classes = CLASSES;
-    if (sfp__learner_create(vit, threads, &o, &l, &err))
-        fail_msg("%s: %s", method, err.message);
-    return l;
-}
-
-static sfp__learner *make(const char *method)
-{
-    return make_with_taps(method, 1);
-}
-
-TEST(taps_beyond_the_blocks_are_refused)
-{
-    sfp__learner *l = NULL;
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
-    o.method = "ridge";
-    o.taps = 4;
-    REFUSED_EXACTLY(sfp__learner_create(vit, threads, &o, &l, &err), SFP_EINVAL,
-                    "taps is 4, expected at most 3: the number of blocks of the backbone");
-    assert_null(l);
-}
-
-TEST(settings_that_are_saved_only_if_changed_are_compared)
-{
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
-    o.method = "ridge";
-    o.batch = BATCH;
-    o.fp.classes = CLASSES;
-    OWNED_PTR(sfp__learner_free) sfp__learner *plain = make("ridge"), *balanced = NULL, *with_mean = NULL;
-    o.ridge_balanced = true;
-    MUST(sfp__learner_create(vit, threads, &o, &balanced, &err));
-    o.ridge_balanced = false;
-    o.tap_mean = true;
-    MUST(sfp__learner_create(vit, threads, &o, &with_mean, &err));
-    check_cannot_resume(balanced, plain, "ridge is balanced, expected plain, the current setting");
-    check_cannot_resume(plain, balanced, "ridge is plain, expected balanced, the current setting");
-    check_cannot_resume(with_mean, plain, "tap-mean is on, expected off, the current setting");
-    check_cannot_resume(plain, with_mean, "tap-mean is off, expected on, the current setting");
-}
-
 static sfp__learner *make_growing(const char *method)
 {
     sfp__learner *l = NULL;

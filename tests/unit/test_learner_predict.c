@@ -119,28 +119,6 @@ TEST(predictions_equal_an_independent_computation)
     }
 }
 
-TEST(an_untrained_learner_predicts_no_class)
-{
-    for (int known = 0; known < 2; known++) {
-        OWNED_BY(free_model) model m = tiny_model(1);
-        sfp__learner_options o = small_options(&m, known, known ? 5 : 0);
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
-        batch b = make_batch(S, 3, 0, 5, 0);
-        int32_t label[3] = {7, 7, 7};
-        float logp[3 * 8];
-        sfp__predictions answer = {0};
-        MUST(predict_into(p, 3, images_of(&b), NULL, NULL, label, logp, 8, &answer, &err));
-        assert_int_equal(answer.t, 0);
-        assert_int_equal(answer.classes, known ? 5 : 0);
-        for (int i = 0; i < 3; i++) {
-            assert_int_equal(label[i], -1);
-            for (int c = 0; c < answer.classes; c++)
-                assert_true(logp[i * 8 + c] == -INFINITY);
-        }
-    }
-}
-
 TEST(only_seen_classes_are_predicted)
 {
     OWNED_BY(free_model) model m = tiny_model(1);

@@ -173,21 +173,6 @@ TEST(the_score_is_the_quantile_of_the_distance_to_the_nearest_class)
     }
 }
 
-TEST(images_of_other_classes_have_high_scores_in_the_order_of_their_distance)
-{
-    const sample *s = make_samples(3, SAMPLES);
-    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ridge", s, SAMPLES);
-    double work[TAP];
-    float x[DIM], last = 0;
-    for (int i = 0; i < 50; i++) {
-        for (int j = 0; j < DIM; j++)
-            x[j] = 9 + (float)i;
-        float score = sfp__head_unknown(h, x, work);
-        assert_true(score > 0.95f && score > last && score < 1);
-        last = score;
-    }
-}
-
 TEST(without_enough_samples_to_leave_out_there_is_no_score)
 {
     const sample *s = make_samples(4, SAMPLES);
@@ -197,66 +182,4 @@ TEST(without_enough_samples_to_leave_out_there_is_no_score)
     assert_true(isnan(sfp__head_unknown(few, s[0].x, work)));
     assert_true(isnan(sfp__head_unknown(ncm, s[0].x, work)));
     assert_true(isfinite(sfp__head_unknown(enough, s[0].x, work)));
-}
-
-/* -------------------------------------------------------------------- save, load */
-
-enum { TENSORS = 12 };
-
-typedef struct store {
-    int count;
-    sfp__tensor tensor[TENSORS];
-    const char *hidden; /* name of a tensor that is not found */
-} store;
-
-static sfp_status put(void *ctx, const sfp__tensor *t, sfp_error *why)
-{
-    store *s = ctx;
-    (void)why;
-    assert_true(s->count < TENSORS);
-    s->tensor[s->count] = *t;
-    s->tensor[s->count].name = kept_print("%s", t->name);
-    s->tensor[s->count].data = memcpy(kept_malloc(t->bytes), t->data, t->bytes);
-    s->count++;
-    return SFP_OK;
-}
-
-static const sfp__tensor *find(void *ctx, const char *name)
-{
-    const store *s = ctx;
-    for (int i = 0; i < s->count; i++)
-        if (strcmp(s->tensor[i].name, name) == 0 && !(s->hidden && strstr(name, s->hidden)))
-            return &s->tensor[i];
-    return NULL;
-}
-
-static void scale_tensor(store *s, const char *name, double factor)
-{
-    sfp__tensor *t = (sfp__tensor *)(uintptr_t)find(s, name);
-    double *x = (double *)(uintptr_t)t->data;
-    for (size_t i = 0; i < t->count; i++)
-        x[i] *= factor;
-}
-
-TEST(a_saved_score_has_the_same_bytes_and_older_states_have_none)
-{
-    const sample *s = make_samples(5, SAMPLES);
-    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ridge", s, SAMPLES), *back = make_head("ridge", s, 0);
-    store saved = {0};
-    double work[TAP];
-    const sfp__visitor writes = {.prefix = "h", .put = put, .ctx = &saved, .inference_only = true},
-                       reads = {.prefix = "h", .find = find, .ctx = &saved, .file = "f", .inference_only = true};
-    MUST(sfp__head_visit(h, &writes, &err));
-    MUST(sfp__head_visit(back, &reads, &err));
-    for (int i = 0; i < 50; i++)
-        assert_true(sfp__head_unknown(back, s[i].x, work) == sfp__head_unknown(h, s[i].x, work));
-    assert_true(sfp__head_scale(back, true) == sfp__head_scale(h, true));
-    saved.hidden = "unknown";
-    MUST(sfp__head_visit(back, &reads, &err));
-    assert_true(isnan(sfp__head_unknown(back, s[0].x, work)));
-    saved.hidden = "unknown.centre";
-    REFUSED(sfp__head_visit(back, &reads, &err), SFP_ENOTFOUND, "'h.unknown.centre' is missing");
-    saved.hidden = NULL;
-    scale_tensor(&saved, "h.unknown.quantile", -1);
-    REFUSED(sfp__head_visit(back, &reads, &err), SFP_EFORMAT, "'h.unknown': factor or quantiles are out of range");
 }

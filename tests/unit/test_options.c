@@ -94,12 +94,6 @@ TEST(a_flag_can_be_turned_off)
     assert_false(sfp__args_flag(&args, "weighted"));
 }
 
-TEST(help_stops_parsing)
-{
-    MUST(PARSE("--help", "--nonsense"));
-    assert_true(args.help);
-}
-
 TEST(numbers_are_strict)
 {
     ALL_BAD("--seed", "", " 1", "1 ", "0x10", "1.5", "--1", "+", "1e19", "9223372036854775808", "nan");
@@ -120,35 +114,11 @@ TEST(ranges_hold_at_both_ends)
     ALL_BAD("--sigma", "1.0000001");
 }
 
-TEST(a_failed_value_changes_nothing)
-{
-    MUST(PARSE("--batch-size", "7"));
-    assert_int_equal(PARSE("--batch-size", "x"), SFP_EINVAL);
-    assert_int_equal(sfp__args_int(&args, "batch-size"), 7);
-}
-
 TEST(choices_are_whole_words)
 {
     ALL_BAD("--clock", "", "pap", "paper|virtual", "PAPER", "of");
     MUST(PARSE("--clock", "paper"));
     assert_int_equal(sfp__args_choice(&args, "clock"), 0);
-}
-
-TEST(errors_name_the_option_and_the_expected_values)
-{
-    static const struct {
-        const char *option, *value, *message;
-    } bad[] = {
-        {"--batch-size", "0", "--batch-size is '0', expected a whole number from 1 to 1000"},
-        {"--sigma", NULL, "--sigma needs R"},
-        {"--sgima", "1", "unknown option '--sgima', did you mean '--sigma'?"},
-        {"--batch", "1", "unknown option '--batch', did you mean '--batch-size'?"}, /* prefixes are suggested, but not accepted */
-        {"--qqqqqq", NULL, "unknown option '--qqqqqq'"},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const char *argv[] = {bad[i].option, bad[i].value};
-        REFUSED_EXACTLY(parse(bad[i].value ? 2 : 1, argv), SFP_EINVAL, bad[i].message);
-    }
 }
 
 TEST(a_very_long_option_is_refused)
@@ -180,20 +150,6 @@ TEST(pairs_set_values_by_key)
     assert_int_equal(sfp__args_set_assignment(&args, "=x", SFP__RANK_COMMAND_LINE, &err), SFP_EINVAL);
     REFUSED_EXACTLY(sfp__args_set_assignment(&args, "clok=off", SFP__RANK_COMMAND_LINE, &err), SFP_EINVAL,
                     "unknown key 'clok', did you mean 'clock'?");
-}
-
-TEST(names_from_a_list_are_checked)
-{
-    MUST(PARSE("--animal", "bee"));
-    assert_string_equal(sfp__args_string(&args, "animal"), "bee");
-    REFUSED_EXACTLY(PARSE("--animal=be"), SFP_EINVAL, "--animal is 'be', expected one of ape, bee");
-    assert_string_equal(sfp__args_string(&args, "animal"), "bee");
-}
-
-TEST(a_group_heading_is_not_an_option)
-{
-    assert_int_equal(PARSE("--=x"), SFP_EINVAL);
-    REFUSED_EXACTLY(sfp__args_set(&args, "", "x", SFP__RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
 }
 
 /* For values that are checked after parsing. */
@@ -306,17 +262,6 @@ TEST(every_command_has_a_sound_table)
                 assert_string_not_equal(o->name, opts[m].name);
         }
     }
-}
-
-TEST(suggestions_are_near)
-{
-    static const char *const names[] = {"predict", "inspect", NULL, "verify"};
-    assert_string_equal(sfp__nearest("perdict", names, 4), "predict");
-    assert_string_equal(sfp__nearest("verfy", names, 4), "verify");
-    assert_string_equal(sfp__nearest("ins", names, 4), "inspect");
-    assert_null(sfp__nearest("serve-it", names, 4));
-    assert_null(sfp__nearest("", names, 4));
-    assert_null(sfp__nearest("x", names, 4));
 }
 
 TEST(names_resemble_each_other_if_one_may_be_a_typing_error)

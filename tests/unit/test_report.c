@@ -199,60 +199,6 @@ TEST(thumbnails_of_a_sheet_are_one_image)
     sfp__image_done(&second);
 }
 
-static void default_is(sfp_result *r, const char *key, const char *value, const char *default_value)
-{
-    result_option(r, key, value);
-    MUST(sfp__result_default(r, key, default_value, NULL));
-}
-
-TEST(options_that_differ_from_the_defaults_are_listed)
-{
-    static const char all[] = "All other options have their default values.";
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    MUST(sfp__result_init(&r, 1, 2, NULL));
-    default_is(&r, "data", "synthetic:9", "idx:x"); /* listed in the sentence before */
-    default_is(&r, "weighted", "off", "off");
-    default_is(&r, "sigma", "0.5", "0.5");
-    char *text = report(&r, NULL);
-    assert_non_null(strstr(text, all));
-    assert_null(strstr(text, ">unknown<"));
-    result_option(&r, "stranger", "3"); /* its default is unknown */
-    text = report(&r, NULL);
-    assert_null(strstr(text, all));
-    assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">unknown</span></td>"));
-    default_is(&r, "weighted", "on", "off");
-    default_is(&r, "method", "ncm", ""); /* no default */
-    default_is(&r, "rate", "max", "max");
-    default_is(&r, "tasks", "3,2", ""); /* the sentence before names only the number of tasks */
-    text = report(&r, NULL);
-    assert_null(strstr(text, all));
-    HOLDS(text,
-          "Options that differ from the defaults: <code>weighted on</code>, <code>method ncm</code>, "
-          "<code>tasks 3,2</code>.",
-          "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">none</span></td>",
-          "<tr><td>rate</td><td>max</td><td>max</td>");
-    check_nesting(text);
-}
-
-TEST(options_are_compared_with_those_of_the_preset)
-{
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    MUST(sfp__result_init(&r, 1, 2, NULL));
-    default_is(&r, "preset", "best", "best");
-    default_is(&r, "ridge", "balanced", "plain");
-    default_is(&r, "lr", "5e-3", "0.001");
-    MUST(sfp__result_preset(&r, "ridge", "balanced", NULL));
-    MUST(sfp__result_preset(&r, "lr", "0.005", NULL));
-    char *text = report(&r, NULL);
-    HOLDS(text, "The options are those of preset <code>best</code>.",
-          "<tr><td>ridge</td><td>balanced</td><td>balanced (preset)</td>");
-    default_is(&r, "ridge", "plain", "plain"); /* the default, but not that of the preset */
-    default_is(&r, "sigma", "0.3", "0.5");
-    text = report(&r, NULL);
-    HOLDS(text, "preset <code>best</code>, except <code>ridge plain</code>, <code>sigma 0.3</code>.");
-    check_nesting(text);
-}
-
 TEST(samples_of_a_closed_form_head_are_counted)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);

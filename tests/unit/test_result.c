@@ -4,7 +4,6 @@
 #include "temp_directory.h"
 #include "test.h"
 
-#include <jansson.h>
 
 static char path[96];
 
@@ -19,35 +18,6 @@ static void drop_dir(void)
 }
 
 AROUND_EACH(make_dir, drop_dir)
-
-TEST(result_json_has_every_specified_key)
-{
-    OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
-    MUST(sfp__result_write(&r, path, NULL));
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(root);
-    for (const char *const *key =
-             STRINGS("config", "seed", "version", "machine", "accuracy_matrix", "average_accuracy", "forgetting",
-                     "backward_transfer", "prequential_accuracy", "calibration", "per_class", "samples", "lambda", "cs", "lag",
-                     "coverage", "seconds", "samples_per_second", "peak_rss_bytes");
-         *key; key++)
-        if (!json_object_get(root, *key))
-            fail_msg("no %s", *key);
-    for (const char *const *key = STRINGS("offered", "scored", "trained", "replayed", "dropped"); *key; key++)
-        assert_true(json_is_integer(json_object_get(json_object_get(root, "samples"), *key)));
-    for (const char *const *key = STRINGS("decode", "select", "train", "buffer", "evaluate", "total"); *key; key++)
-        assert_true(json_is_number(json_object_get(json_object_get(root, "seconds"), *key)));
-    assert_string_equal(json_string_value(json_object_get(json_object_get(root, "config"), "sigma")), "0.3");
-    json_t *matrix = json_object_get(root, "accuracy_matrix");
-    for (size_t i = 0; i < 3; i++)
-        for (size_t j = 0; j < 3; j++)
-            assert_int_equal(json_is_null(json_array_get(json_array_get(matrix, i), j)), j > i);
-    assert_true(json_is_null(json_object_get(root, "cs"))); /* NAN */
-    json_t *per_class = json_object_get(root, "per_class");
-    assert_true(json_is_null(json_array_get(per_class, 0)));
-    assert_true(json_number_value(json_array_get(per_class, 2)) == 0.9);
-    json_decref(root);
-}
 
 TEST(a_written_result_reads_back_equal)
 {
@@ -261,13 +231,5 @@ TEST(damaged_text_is_refused_or_read_without_harm)
             sfp__result_done(&back);
         good[i] = kept;
     }
-    sfp__result_done(&r);
-}
-
-TEST(a_missing_directory_is_an_error)
-{
-    sfp_result r = result_make(1, 1), back;
-    assert_int_equal(sfp__result_write(&r, "/tmp/sfp_no_such_folder/result.json", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__result_read("/tmp/sfp_no_such_folder/result.json", &back, &err), SFP_ENOTFOUND);
     sfp__result_done(&r);
 }

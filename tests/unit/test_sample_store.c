@@ -288,35 +288,6 @@ TEST(each_transition_of_the_diagram)
     close_checked(s);
 }
 
-TEST(a_sample_that_is_corrected_twice_is_counted_once)
-{
-    sfp__store *s = open_store();
-    uint64_t a = add(s, "a", "cat"), b = add(s, "b", NULL), c = add(s, "c", "cat");
-    label(s, a, "dog");
-    label(s, a, "owl");
-    label(s, b, "cat"); /* its first label */
-    refuse(s, c, SFP__DROPPED);
-    label(s, c, "cat"); /* not another label */
-    assert_int_equal(sfp__store_get_counts(s).corrected, 1);
-    check_counts(s);
-    reopen(&s);
-    assert_int_equal(sfp__store_get_counts(s).corrected, 1);
-    close_checked(s);
-}
-
-TEST(a_label_that_arrives_before_the_answer_is_a_late_label)
-{
-    sfp__store *s = open_store();
-    uint64_t a = add(s, "a", NULL);
-    label(s, a, "cat");
-    predict(s, a);
-    assert_int_equal(sfp__store_get_counts(s).late, 1);
-    check_counts(s);
-    predict(s, a); /* the same question again, after a resume */
-    assert_int_equal(sfp__store_get_counts(s).predicted, 1);
-    close_checked(s);
-}
-
 TEST(samples_that_cannot_be_delivered_again_are_dropped)
 {
     sfp__store *s = open_store();

@@ -8,7 +8,6 @@ mkdir golden/empty
 count() { sed 's/[0-9]* of [0-9]* hold/N of N hold/'; }
 streamfp-verify golden | count
 echo "exit ${PIPESTATUS[0]}"
-streamfp-verify --json golden | grep -o -e '"case":"[^"]*"' -e '"not_checked":\[[a-z]*\]'
 rm golden/b/batch.safetensors
 streamfp-verify golden | count
 echo "exit ${PIPESTATUS[0]}"

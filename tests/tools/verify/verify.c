@@ -1,4 +1,4 @@
-/* streamfp-verify [--threads N] [--json] DIR|FILE...: recomputes golden cases and compares.
+/* streamfp-verify [--threads N] DIR|FILE...: recomputes golden cases and compares.
  *
  * Prints one line per tensor: name, relative error, tolerance, ok or FAIL. Tensors that are not checked are listed. Given a directory
  * of cases, it prints one line per case and one line per failed tensor. The exit status is 0 if all hold.
@@ -23,13 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_CLASSES 1000000
 
 static const sfp__opt options[] = {
     SFP__ROW_THREADS,
-    SFP__ROW_JSON,
 };
 
 /* ---------------------------------------------------------------- reading */
@@ -158,30 +156,13 @@ double sfp__verify_error(const float *found, const float *expected, size_t n)
     return sqrt(difference / size); /* infinite if zeros were expected */
 }
 
-/* Returns whether to print colours: only on a terminal and without NO_COLOR. */
-static bool colored(void)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return !(no && *no) && term && strcmp(term, "dumb") != 0 && isatty(STDOUT_FILENO) == 1;
-}
-
 void sfp__verify_line(sfp__verify *r, const char *name, double error, double tolerance)
 {
     bool ok = error <= tolerance; /* false for NaN */
     r->tensors++;
     r->failures += !ok;
-    sfp__json_object(&r->out, NULL);
-    sfp__json_string(&r->out, "name", name);
-    sfp__json_real(&r->out, "error", error);
-    sfp__json_real(&r->out, "tolerance", tolerance);
-    sfp__json_bool(&r->out, "ok", ok);
-    sfp__json_end(&r->out);
-    if (!r->json && (!ok || !r->brief))
-        (void)printf("  %-40s  %9.2e  %7.0e  %s%s%s\n", name, error, tolerance,
-                     !colored() ? ""
-                     : ok       ? "\033[32m"
-                                : "\033[1;31m",
-                     ok ? "ok" : "FAIL", colored() ? "\033[0m" : "");
+    if (!ok || !r->brief)
+        (void)printf("  %-40s  %9.2e  %7.0e  %s\n", name, error, tolerance, ok ? "ok" : "FAIL");
 }
 
 void sfp__verify_mark(sfp__golden *g, const char *name)
@@ -214,12 +195,10 @@ static size_t family(const char *name)
 static void list_unchecked(sfp__verify *r, const sfp__golden *g)
 {
     size_t total = g->expect->count, column = 0;
-    sfp__json_array(&r->out, "not_checked");
     for (size_t i = 0; i < total; i++) {
         const char *name = g->expect->tensors[i].name;
         if (g->checked[i])
             continue;
-        sfp__json_string(&r->out, NULL, name);
         size_t n = family(name), members = 0;
         bool listed_before = false;
         for (size_t k = 0; k < total; k++) {
@@ -229,7 +208,7 @@ static void list_unchecked(sfp__verify *r, const sfp__golden *g)
             listed_before = listed_before || k < i;
             members++;
         }
-        if (listed_before || r->brief || r->json)
+        if (listed_before || r->brief)
             continue;
         char text[160];
         if (members > 1)
@@ -244,7 +223,6 @@ static void list_unchecked(sfp__verify *r, const sfp__golden *g)
         (void)fputc(' ', stdout);
         sfp__put_text(stdout, text, 0);
     }
-    sfp__json_end(&r->out);
     if (column)
         (void)fputc('\n', stdout);
 }
@@ -253,15 +231,13 @@ static void list_unchecked(sfp__verify *r, const sfp__golden *g)
  * buffer updates. */
 static sfp_status verify_tensors(sfp__verify *r, const char *path, sfp__golden *g, sfp_error *err)
 {
-    if (!r->json && !r->brief) {
+    if (!r->brief) {
         sfp__put_text(stdout, path, 0);
         (void)fputc('\n', stdout);
     }
-    sfp__json_array(&r->out, "tensors");
     sfp_status s = g ? sfp__verify_backbone(r, g, err) : sfp__verify_buffer(r, path, err);
     if (!s && g)
         s = sfp__verify_learner(r, g, err);
-    sfp__json_end(&r->out);
     return s;
 }
 
@@ -283,26 +259,18 @@ static sfp_status verify_case(sfp__verify *r, const char *path, bool *ok, sfp_er
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     TRY(S_ISDIR(st.st_mode) ? verify_directory(r, path, err) : verify_tensors(r, path, NULL, err));
     *ok = r->failures == 0 && r->tensors > 0;
-    if (!r->json) {
-        sfp__put_text(stdout, r->brief ? path : " ", 0);
-        (void)printf("%s %d of %d hold\n", r->brief ? ":" : "", r->tensors - r->failures, r->tensors);
-    }
+    sfp__put_text(stdout, r->brief ? path : " ", 0);
+    (void)printf("%s %d of %d hold\n", r->brief ? ":" : "", r->tensors - r->failures, r->tensors);
     return SFP_OK;
 }
 
-/* Checks one case, with its JSON and error output. Returns whether all tensors hold. */
+/* Checks one case, with its error output. Returns whether all tensors hold. */
 static bool verify_one(sfp__verify *r, const char *path)
 {
     bool ok = false;
     sfp_error err = {0};
-    sfp__json_object(&r->out, NULL);
-    sfp__json_string(&r->out, "case", path);
-    if (verify_case(r, path, &ok, &err) != SFP_OK) {
+    if (verify_case(r, path, &ok, &err) != SFP_OK)
         (void)sfp__print_error(&err);
-        sfp__json_string(&r->out, "error", err.message);
-    }
-    sfp__json_bool(&r->out, "ok", ok);
-    sfp__json_end(&r->out);
     return ok;
 }
 
@@ -360,26 +328,21 @@ static bool verify_operand(sfp__verify *r, const char *path)
 
 static int run(const sfp__args *args)
 {
-    sfp__verify r = {.json = sfp__args_flag(args, "json")};
+    sfp__verify r = {0};
     sfp_error err = {0};
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &pool, &err) != SFP_OK)
         return sfp__print_error(&err);
     r.pool = pool;
     bool all = true;
-    sfp__json_begin(&r.out, r.json ? stdout : NULL);
-    sfp__json_array(&r.out, "cases");
     for (int i = 0; i < args->operand_count; i++)
         all = verify_operand(&r, args->operands[i]) && all;
-    sfp__json_end(&r.out);
-    sfp__json_bool(&r.out, "ok", all);
-    sfp__json_end_all(&r.out);
     return all ? SFP__EXIT_OK : SFP__EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
 {
-    static const char usage[] = "streamfp-verify [--threads N] [--json] DIR|FILE...";
+    static const char usage[] = "streamfp-verify [--threads N] DIR|FILE...";
     OWNED_BY(sfp__args_done) sfp__args args = {0};
     sfp_error err = {0};
     int code = SFP__EXIT_USAGE;

@@ -4,7 +4,6 @@
 #define SFP_TOOLS_VERIFY_H
 
 #include "io/json_read.h"
-#include "io/json_write.h"
 
 #include "base/thread_pool.h"
 #include "io/tensor/safetensors.h"
@@ -17,9 +16,7 @@
 
 typedef struct sfp__verify {
     sfp__thread_pool *pool;
-    bool json;
     bool brief; /* one line per case, and one per failed tensor */
-    sfp__json out;
     int tensors, failures; /* of the current case */
 } sfp__verify;
 
