@@ -110,7 +110,7 @@ int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples);
  * step. */
 sfp_status sfp__run_measure(const sfp__run *run, double *seconds, sfp_error *err);
 /* Reads "query S" of a file for costs: the seconds of a query pass per sample; 0: the file has other times. */
-sfp_status sfp__run_query_seconds(const char *costs, double *seconds, sfp_error *err);
+sfp_status sfp__run_query_seconds(const char *path, double *seconds, sfp_error *err);
 
 /* A run that has not ended leaves its directory as a killed process would: resume continues from the last checkpoint. Directories
  * that sfp__run_open created and that are still empty are removed. */

@@ -129,7 +129,7 @@ static void print_json(const sfp__run_groups *g, const sfp__strings *keys, const
         sfp__json_string(&j, NULL, keys->s[i]);
     sfp__json_end(&j);
     sfp__json_array(&j, "columns");
-    for (int k = 0; k < g->count; k++)
+    for (int k = 0; k < names->count; k++)
         group_json(&j, g, k, names->s[k]);
     sfp__json_end_all(&j);
 }
@@ -250,11 +250,11 @@ static void print_table(const sfp__run_groups *g, const sfp__strings *keys, cons
     char text[CELL];
     const char *heading = keys->count == 1 ? keys->s[0] : keys->count > 1 ? "options" : "method";
     int n = find_columns(g, list), width = sfp__text_width(heading), total = 0;
-    for (int k = 0; k < g->count; k++) {
+    for (int k = 0; k < names->count; k++) {
         int w = sfp__text_width(names->s[k]);
         width = w > width ? w : width;
     }
-    for (int k = -1; k < g->count; k++) {
+    for (int k = -1; k < names->count; k++) {
         sfp__put_text(stdout, k < 0 ? heading : names->s[k], width);
         for (int i = 0; i < n; i++) {
             const char *cell = cell_text(g, &list[i], k, text);
