@@ -45,7 +45,7 @@ def _numbers(values: list[str | None]) -> list[float] | None:
 def _series(found: dict[str, Any], estimates: list[st.Estimate]) -> tuple[dict[str, dict[str, st.Estimate]], bool]:
     """Lines over the only option with numbers by which the groups are named; else, bars."""
     options, names = found["options_that_differ"], [g["name"] for g in found["columns"]]
-    numeric = {k: x for k in found["named_by"] if (x := _numbers(options[k]))}
+    numeric = {k: points for k in found["named_by"] if (points := _numbers(options[k]))}
     if len(numeric) != 1:
         return {n: {"": x} for n, x in zip(names, estimates)}, False
     [(key, at)] = numeric.items()
