@@ -87,15 +87,9 @@ def test_all_outputs_are_written(whole: Path) -> None:
     assert all(math.isfinite(v["Acc"]) for v in numbers(whole).values())
 
 
-def test_several_jobs_give_the_same_numbers(whole: Path, tmp_path: Path) -> None:
-    done = lab("sweep", *GRID, *SMALL, "--out", "s", "--jobs", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert numbers(tmp_path / "s") == numbers(whole)
-
-
-def test_shards_join_to_the_whole(whole: Path, tmp_path: Path) -> None:
-    for i in (1, 2, 3):
-        done = lab("sweep", *GRID, *SMALL, "--out", "s", "--shard", f"{i}/3", cwd=tmp_path)
+def test_shards_of_several_jobs_join_to_the_whole(whole: Path, tmp_path: Path) -> None:
+    for i in (1, 2):
+        done = lab("sweep", *GRID, *SMALL, "--out", "s", "--jobs", "2", "--shard", f"{i}/2", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "s") == numbers(whole)
 
@@ -117,8 +111,8 @@ def test_a_killed_execution_continues_and_runs_no_cell_twice(whole: Path, tmp_pa
 
 def test_other_data_is_run_again(tmp_path: Path) -> None:
     for samples in ("60", "90"):
-        assert lab("sweep", "--grid", "method=ncm", *SMALL, "--data", f"synthetic:{samples}", "--out", "s", cwd=tmp_path).returncode == 0
-    assert len(list(tmp_path.glob("s/cells/*/result.json"))) == 2 * 3
+        assert lab("sweep", "--grid", "method=ncm", "--seeds", "1", *SMALL, "--data", f"synthetic:{samples}", "--out", "s", cwd=tmp_path).returncode == 0
+    assert len(list(tmp_path.glob("s/cells/*/result.json"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -161,13 +155,13 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
 
 def test_an_experiment_has_tables_and_verdicts(tmp_path: Path) -> None:
     small = [*SMALL, "--orders", "1", "--seeds", "1", "--calibrate", "1", "--pool=4", "--prompt-length=2"]
-    done = lab("experiment", "E6", *small, "--out", "e", cwd=tmp_path)
+    done = lab("experiment", "E5", *small, "--out", "e", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "e" / "results.json").read_text())
     assert {c["state"] for c in found["cells"]} <= {"done", "starved"}
-    claim = next(c for c in found["claims"] if c["number"] == 11)
+    claim = next(c for c in found["claims"] if c["number"] == 10)
     assert claim["verdict"] == st.OPEN  # one repetition decides nothing
-    again = lab("experiment", "E6", *small, "--out", "e", "--check", str(tmp_path / "e" / "results.json"), cwd=tmp_path)
+    again = lab("experiment", "E5", *small, "--out", "e", "--check", str(tmp_path / "e" / "results.json"), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 
 
