@@ -9,6 +9,13 @@
 
 #include "test.h"
 
+/* With the address sanitizer, slow tests do a sample of their cases: plain builds do all of them (cblas_test_*). */
+#ifdef __SANITIZE_ADDRESS__
+enum { SAMPLE_EVERY = 5 };
+#else
+enum { SAMPLE_EVERY = 1 };
+#endif
+
 static inline float *floats(size_t n)
 {
     return kept_malloc(n * sizeof(float));

@@ -199,7 +199,7 @@ static void check_param(fixture *f, int i)
     size_t largest = first;
     for (size_t k = first; k < end; k++)
         largest = fabsf(p->grad[k]) > fabsf(p->grad[largest]) ? k : largest;
-    for (int kind = 0; kind < DIRECTIONS; kind += COMPARE_EVERY) {
+    for (int kind = 0; kind < DIRECTIONS; kind += SAMPLE_EVERY) {
         double size = kind == ALONG ? length : length / sqrt((double)n);
         memset(d, 0, f->o.count[i] * sizeof *d);
         size_t one = kind == LARGEST ? largest : first + sfp__rng_below(&f->rng, (uint32_t)n);

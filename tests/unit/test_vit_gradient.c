@@ -352,7 +352,7 @@ static void check_gradients(fixture *f, const shape *s, int from, int to, sfp__r
         check_direction(f, s, from, to, rng);
         return;
     }
-    for (int i = from; i < to; i += COMPARE_EVERY)
+    for (int i = from; i < to; i += SAMPLE_EVERY)
         check_direction(f, s, i, i + 1, rng);
 }
 

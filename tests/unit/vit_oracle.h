@@ -18,13 +18,6 @@ enum { RACES_ONLY = 1 };
 enum { RACES_ONLY = 0 };
 #endif
 
-/* With the address sanitizer a sample of the tensors is compared with central differences: plain builds compare all. */
-#ifdef __SANITIZE_ADDRESS__
-enum { COMPARE_EVERY = 4 };
-#else
-enum { COMPARE_EVERY = 1 };
-#endif
-
 enum { VIT_ORACLE_DEPTH = 6 };
 
 typedef struct vit_oracle_block {

@@ -1,4 +1,5 @@
 # Every layout opens with the --data value that is printed for it.
+# Plain builds only: it writes and reads thousands of images. Unit tests read each layout with sanitizers.
 for layout in stream51 core50 clear10 clear100 folder domain manifest idx cifar tar; do
     line=$(replica "$layout" "mini/$layout" --size 32 --each 1)
     echo "$line"
