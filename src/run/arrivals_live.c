@@ -260,18 +260,11 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     return SFP_OK;
 }
 
-/* Labelled images per second. */
-static double arrival_rate(const live *a)
-{
-    double rate = a->base.plan->opt->rate;
-    return rate > 0 ? rate : sfp__inbox_get_stats(a->inbox).rate;
-}
-
 /* Do samples arrive faster than they can be queried? A short burst of a stream with its own arrival times is not overload. */
 static bool is_overloaded(const live *a)
 {
-    bool lasts = a->behind || a->base.plan->opt->rate > 0;
-    return lasts && a->base.at->query_seconds * arrival_rate(a) > 1;
+    double given = a->base.plan->opt->rate, rate = given > 0 ? given : sfp__inbox_get_stats(a->inbox).rate;
+    return (a->behind || given > 0) && a->base.at->query_seconds * rate > 1;
 }
 
 /* Classes strict: an image whose label is not a known class is skipped. */
@@ -613,16 +606,6 @@ static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
     return sfp__lag_read(&a->lag, sfp__json_get(j, "lag"));
 }
 
-static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
-{
-    if (a->base.plan->clock == SFP__CLOCK_REAL && o->allocate != SFP__ALLOCATE_FIXED)
-        a->pool = SFP__RUN_POOL_BATCHES;
-    size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
-    TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
-    TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));
-    return sfp__alloc(&a->order, count, sizeof *a->order, err);
-}
-
 sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__classes *classes,
                               sfp__arrivals **out, sfp_error *err)
 {
@@ -647,7 +630,11 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const
     if (p->opt->out && !p->opt->resume) /* of a run that was killed before its first checkpoint */
         TRY(sfp__store_remove(p->opt->out, err));
     TRY(sfp__store_open(p->opt->out, &a->base.store, err));
-    TRY(make_pool(a, p->opt, err));
+    a->pool = p->clock == SFP__CLOCK_REAL && p->opt->allocate != SFP__ALLOCATE_FIXED ? SFP__RUN_POOL_BATCHES : 0;
+    size_t count = (size_t)p->opt->learner.batch * (size_t)(a->pool ? a->pool : 1);
+    TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
+    TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));
+    TRY(sfp__alloc(&a->order, count, sizeof *a->order, err));
     *out = TAKE(made);
     return SFP_OK;
 }
