@@ -93,15 +93,6 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
     return SFP_OK;
 }
 
-/* Refuses a small file that claims to unpack to gigabytes. Images of real datasets are packed to a half or a tenth of their size. */
-static sfp_status check_ratio(const char *path, gzFile f, size_t packed, size_t size, sfp_error *err)
-{
-    if (gzdirect(f) || size <= UNPACKED_FREE || size / RATIO_MAX <= packed)
-        return SFP_OK;
-    return sfp__fail(err, SFP_ELIMIT, "%s: file of %zu bytes unpacks to %zu, expected at most %d times its size; unpack it first",
-                     path, packed, size, RATIO_MAX);
-}
-
 static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **bytes, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
@@ -133,7 +124,11 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
     int64_t sizes[4];
     TRY(open_gz(path, &f, &packed, err));
     TRY(read_header(path, f, ndim, sizes, &size, err));
-    TRY(check_ratio(path, f, packed, size, err));
+    /* Images of real datasets are packed to a half or a tenth of their size. */
+    if (!gzdirect(f) && size > UNPACKED_FREE && size / RATIO_MAX > packed)
+        return sfp__fail(err, SFP_ELIMIT,
+                         "%s: file of %zu bytes unpacks to %zu, expected at most %d times its size; unpack it first", path,
+                         packed, size, RATIO_MAX);
     TRY(read_body(path, f, size, &body, err));
     if (gzclose_r(TAKE(f)) == Z_BUF_ERROR)
         return sfp__fail(err, SFP_EFORMAT, "%s: file ends before its checksum", path);
@@ -186,14 +181,6 @@ static sfp_status replaced(const char *path, const char *from, const char *to, c
     return sfp__text_new(out, err, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
 }
 
-/* Returns `path` with .gz added, or removed if it has it. */
-static sfp_status other_packing(const char *path, char **out, sfp_error *err)
-{
-    size_t n = strlen(path);
-    bool packed = n > 3 && strcmp(path + n - 3, ".gz") == 0;
-    return sfp__text_new(out, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
-}
-
 /* Finds the labels of a file of images; one of the two files may be gzipped and the other not. */
 static sfp_status find_labels(const char *images, char **out, sfp_error *err)
 {
@@ -205,7 +192,9 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     TRY(replaced(renamed, "idx3", "idx1", &path, err));
     if (!path) /* a name without idx3 */
         path = TAKE(renamed);
-    TRY(other_packing(path, &other, err));
+    size_t n = strlen(path);
+    bool packed = n > 3 && strcmp(path + n - 3, ".gz") == 0;
+    TRY(sfp__text_new(&other, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz"));
     bool same = false, found = false, have_images = false;
     TRY(sfp__path_exists(path, &same, err));
     TRY(sfp__path_exists(other, &found, err));
