@@ -41,19 +41,6 @@ static sfp_status make_labels(int source_classes, int classes, sfp__tasks *out, 
     return SFP_OK;
 }
 
-/* Sets stream labels by the class order. */
-static sfp_status order_classes(int classes, int order, sfp__tasks *out, sfp_error *err)
-{
-    OWNED int64_t *at = NULL;
-    TRY(sfp__class_order(classes, order, &at, err));
-    TRY(make_labels(classes, classes, out, err));
-    for (int k = 0; k < classes; k++) {
-        out->source_label[k] = (int32_t)at[k];
-        out->label_of[at[k]] = k;
-    }
-    return SFP_OK;
-}
-
 typedef struct ranked {
     int task; /* the first one with this class */
     int32_t label, source;
@@ -213,6 +200,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__s
     static const sfp__stream_order natural = {0};
     order = order ? order : &natural;
     OWNED sfp_record *r = NULL;
+    OWNED int64_t *class_at = NULL;
     OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
     uint64_t without = 0;
@@ -222,7 +210,12 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__s
     if (without == (uint64_t)s->count)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no labelled images", s->kind->name, s->path);
     TRY(sfp__task_split_make(s, r, spec, &c, err));
-    TRY(order_classes(s->classes, order->classes, &made, err));
+    TRY(sfp__class_order(s->classes, order->classes, &class_at, err));
+    TRY(make_labels(s->classes, s->classes, &made, err));
+    for (int k = 0; k < s->classes; k++) {
+        made.source_label[k] = (int32_t)class_at[k];
+        made.label_of[class_at[k]] = k;
+    }
     if (c.kind == SFP__SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
     TRY(fill_tasks(s, r, &(membership){.split = &c}, &made, err));
