@@ -606,6 +606,16 @@ static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
     return sfp__lag_read(&a->lag, sfp__json_get(j, "lag"));
 }
 
+static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
+{
+    if (a->base.plan->clock == SFP__CLOCK_REAL && o->allocate != SFP__ALLOCATE_FIXED)
+        a->pool = SFP__RUN_POOL_BATCHES;
+    size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
+    TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
+    TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));
+    return sfp__alloc(&a->order, count, sizeof *a->order, err);
+}
+
 sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__classes *classes,
                               sfp__arrivals **out, sfp_error *err)
 {
@@ -630,11 +640,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const
     if (p->opt->out && !p->opt->resume) /* of a run that was killed before its first checkpoint */
         TRY(sfp__store_remove(p->opt->out, err));
     TRY(sfp__store_open(p->opt->out, &a->base.store, err));
-    a->pool = p->clock == SFP__CLOCK_REAL && p->opt->allocate != SFP__ALLOCATE_FIXED ? SFP__RUN_POOL_BATCHES : 0;
-    size_t count = (size_t)p->opt->learner.batch * (size_t)(a->pool ? a->pool : 1);
-    TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
-    TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));
-    TRY(sfp__alloc(&a->order, count, sizeof *a->order, err));
+    TRY(make_pool(a, p->opt, err));
     *out = TAKE(made);
     return SFP_OK;
 }

@@ -99,6 +99,9 @@ static const char create_sql[] =
     X(UNDO_MAX, "SELECT max(generation) FROM undo")                                                                             \
     X(UNDO_ALL, "UPDATE sample SET learned = u.learned, standing = 0 FROM undo u WHERE u.sample = id AND u.generation = ?1"     \
                 " AND standing <> 4")                                                                                           \
+    X(USER_VERSION, "PRAGMA user_version")                                                                                      \
+    X(APPLICATION_ID, "PRAGMA application_id")                                                                                  \
+    X(TABLES, "SELECT count(*) FROM sqlite_master")                                                                             \
     X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                      \
     X(RESTART, "UPDATE sample SET learned = NULL, standing = 0 WHERE learned IS NOT NULL")                                      \
     X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                 \
@@ -116,10 +119,7 @@ static const char create_sql[] =
     X(REQUEST_DONE, "UPDATE request SET name = '', file = NULL WHERE number = ?1")                                              \
     X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                     \
     X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                      \
-    X(DATA_VERSION, "PRAGMA data_version")                                                                                      \
-    X(USER_VERSION, "PRAGMA user_version")                                                                                      \
-    X(APPLICATION_ID, "PRAGMA application_id")                                                                                  \
-    X(TABLES, "SELECT count(*) FROM sqlite_master")
+    X(DATA_VERSION, "PRAGMA data_version")
 
 enum {
 #define X(name, sql) name,
