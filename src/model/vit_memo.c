@@ -152,8 +152,8 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
 static void run_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 {
     const sfp__vit_pass pass = {.b = n, .xs = m->images, .mean_embed = m->probe[KIND_MEAN_EMBED]};
-    sfp__vit_microbatch u = {
-        .plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n, .tap = m->probe[KIND_QUERY]};
+    sfp__vit_microbatch u = sfp__vit_whole(p, &pass, 0, 0, n);
+    u.tap = m->probe[KIND_QUERY];
     sfp__vit_memo_choose_taps(m, &u);
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);
