@@ -18,7 +18,7 @@ enum { PART_ROWS = 16 }; /* products of fewer rows take more time per row */
 
 bool sfp__vit_can_divide(const sfp__vit_plan *p)
 {
-    return p->lanes > 1 && p->opt.mode == SFP__VIT_FORWARD && !p->opt.all_tokens && !p->v->config.rows &&
+    return p->lanes > 1 && p->opt.mode == SFP__VIT_FORWARD && !p->opt.all_tokens && !p->opt.merge_tokens && !p->v->config.rows &&
            p->v->config.depth > 1 && p->v->patches >= 2 * PART_ROWS;
 }
 

@@ -112,7 +112,7 @@ sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, 
     const sfp__vit_prompt prompt = sfp__vit_prompt_at(u->pass, l);
     sfp__vit_lane *lane = u->lane;
     const sfp__vit_packed *packed = &v->packed[l];
-    int D = v->config.dim, T = v->tokens, d = v->head_dim, M = u->n * T, c = h * d;
+    int D = v->config.dim, T = u->plan->tokens[l], d = v->head_dim, M = u->n * T, c = h * d;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
     sfp__attn a = {.nq = class_only ? 1 : T, .nk = T, .np = prompted ? prompt.rows : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
     float *qkv = lane->saved[l].qkv;
@@ -137,14 +137,16 @@ sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, 
         a.pv = prompt.v + at;
         a.ldp = D;
     }
+    if (u->plan->opt.merge_tokens && l > 0)
+        a.weight = lane->size + (size_t)i * (size_t)T;
     a.scratch = u->scratch;
     return a;
 }
 
-/* Copies rows 0, T, 2T, ... of x (M, D). */
-static void copy_class_rows(const sfp__vit_microbatch *u, const float *x, float *out)
+/* Copies rows 0, T, 2T, ... of x (n*T, D), with the T tokens that enter block l. */
+static void copy_class_rows(const sfp__vit_microbatch *u, int l, const float *x, float *out)
 {
-    size_t D = (size_t)u->plan->v->config.dim, T = (size_t)u->plan->v->tokens;
+    size_t D = (size_t)u->plan->v->config.dim, T = (size_t)u->plan->tokens[l];
     for (size_t i = 0; i < (size_t)u->n; i++)
         memcpy(out + i * D, x + i * T * D, D * sizeof *x);
 }
@@ -152,7 +154,7 @@ static void copy_class_rows(const sfp__vit_microbatch *u, const float *x, float 
 static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp__vit *v = u->plan->v;
-    int D = v->config.dim, T = v->tokens, H = v->config.heads;
+    int D = v->config.dim, T = u->plan->tokens[l], H = v->config.heads;
     bool last = l == v->config.depth - 1;
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
@@ -171,16 +173,23 @@ static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
         }
 }
 
+/* Returns the number of rows of tokens of the micro-batch that enter block l. */
+static int rows_of_block(const sfp__vit_microbatch *u, int l)
+{
+    return u->plan->opt.merge_tokens ? u->n * u->plan->tokens[l] : u->rows;
+}
+
 /* Computes q, k and v of block l from `a`: in a class-only block k and v. */
 static void project(const sfp__vit_microbatch *u, int l)
 {
     const sfp__vit *v = u->plan->v;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
     const sfp__gemm_weight *w = class_only ? v->packed[l].kv : v->packed[l].qkv;
-    int D = v->config.dim;
-    sfp__gemm_run_rows(class_only ? u->ops->kv : u->ops->qkv, u->lane_index, w, row_of(u->lane->a, u->row, D),
-                       row_of(u->lane->saved[l].qkv, u->row, sfp__gemm_panel(w)), u->n * v->tokens);
-    *u->flops += 2.0 * u->rows * (class_only ? 2 : 3) * D * D;
+    int D = v->config.dim, rows = rows_of_block(u, l);
+    const sfp__vit_ops *ops = sfp__vit_ops_at(u, l);
+    sfp__gemm_run_rows(class_only ? ops->kv : ops->qkv, u->lane_index, w, row_of(u->lane->a, u->row, D),
+                       row_of(u->lane->saved[l].qkv, u->row, sfp__gemm_panel(w)), u->n * u->plan->tokens[l]);
+    *u->flops += 2.0 * rows * (class_only ? 2 : 3) * D * D;
 }
 
 /* Runs a block after its q, k, v, and computes those of the next block from `a`, norm1 of its input. */
@@ -193,17 +202,24 @@ static void run_block(const sfp__vit_microbatch *u, int l, bool prompted)
     const sfp__vit_block_weights *b = &v->weights.blocks[l];
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
-    int D = c->dim, F = c->hidden, M = u->rows;
+    int D = c->dim, F = c->hidden, M = rows_of_block(u, l);
     bool keep = prompted && u->plan->opt.mode != SFP__VIT_FORWARD, last = l == c->depth - 1;
     float *a = row_of(lane->a, u->row, D), *y = row_of(lane->y, u->row, D), *xmid = row_of(s->xmid, u->row, D);
     float *h = row_of(s->h, u->row, F), *g = row_of(s->g, u->row, F); /* y and h: panels of these rows only */
     attend(u, l, prompted);
-    sfp__vit_product(u, u->ops->proj, M, D, D, w->proj, row_of(s->att, u->row, D), y);
-    k->add_norm_fwd(M, D, row_of(s->xin, u->row, D), y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid, a,
-                    row_of(s->st2, u->row, 2));
-    sfp__vit_product(u, u->ops->fc1, M, F, D, w->fc1, a, h);
+    sfp__vit_product(u, sfp__vit_ops_at(u, l)->proj, M, D, D, w->proj, row_of(s->att, u->row, D), y);
+    bool merges = u->plan->tokens[l + 1] < u->plan->tokens[l];
+    k->add_norm_fwd(M, D, row_of(s->xin, u->row, D), y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid,
+                    merges ? NULL : a, row_of(s->st2, u->row, 2));
+    if (merges) {
+        sfp__vit_merge(u, l, xmid);
+        M = rows_of_block(u, l + 1);
+        k->norm_fwd(M, D, xmid, b->norm2_w, b->norm2_b, c->ln_eps, a, s->st2);
+    }
+    const sfp__vit_ops *ops = last ? u->ops : sfp__vit_ops_at(u, l + 1);
+    sfp__vit_product(u, ops->fc1, M, F, D, w->fc1, a, h);
     activate(u, M, h, sfp__gemm_panel(w->fc1), keep, g);
-    sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, g, y);
+    sfp__vit_product(u, ops->fc2, M, D, F, w->fc2, g, y);
     float *xout = row_of(last ? lane->xout : lane->saved[l + 1].xin, u->row, D);
     const sfp__vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
     k->add_norm_fwd(M, D, xmid, y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
@@ -226,11 +242,11 @@ static void run_class_block(const sfp__vit_microbatch *u, int l, bool prompted)
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, n = u->n;
     bool backward = u->plan->opt.mode != SFP__VIT_FORWARD, keep = prompted && backward;
-    copy_class_rows(u, lane->a, lane->yc);
+    copy_class_rows(u, l, lane->a, lane->yc);
     sfp__vit_product(u, u->ops->q_c, n, D, D, w->q, lane->yc, lane->qc);
     attend(u, l, prompted);
     sfp__vit_product(u, u->ops->proj_c, n, D, D, w->proj, s->att, lane->yc);
-    copy_class_rows(u, s->xin, lane->xc);
+    copy_class_rows(u, l, s->xin, lane->xc);
     float *a = lane->feature; /* (n, D), used as scratch until the end */
     float *xmid = backward ? s->xmid : lane->xc;
     k->add_norm_fwd(n, D, lane->xc, lane->yc, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid, a, s->st2);
@@ -253,25 +269,26 @@ static void run_last_block(const sfp__vit_microbatch *u, int l, bool prompted)
                                    lane->feature, lane->stf);
         return;
     }
-    copy_class_rows(u, lane->xout, lane->xc);
+    copy_class_rows(u, l, lane->xout, lane->xc);
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
 }
 
-/* Writes the mean over patches of the normed tokens that enter the last block. */
+/* Writes the mean over patches of the normed tokens that enter the last block; a merged token counts for each of its patches. */
 static void write_tap_mean(const sfp__vit_microbatch *u)
 {
     const sfp__vit *v = u->plan->v;
-    int D = v->config.dim;
+    int D = v->config.dim, T = u->plan->tokens[v->config.depth - 1];
+    bool merged = u->plan->opt.merge_tokens > 0;
     const float *from = u->lane->saved[v->config.depth - 1].xin;
     float *normed = u->lane->feature; /* scratch until the end of the last block, as is stf */
-    for (int i = 0; i < u->n; i++, from += (size_t)v->tokens * (size_t)D) {
+    for (int i = 0; i < u->n; i++, from += (size_t)T * (size_t)D) {
         float *to = u->tap + (size_t)i * (size_t)(1 + u->taps) * (size_t)D;
         memset(to, 0, (size_t)D * sizeof *to);
-        for (int t = 1; t < v->tokens; t++) {
+        for (int t = 1; t < T; t++) {
             u->plan->kernels->norm_fwd(1, D, from + (size_t)t * (size_t)D, v->weights.norm_w, v->weights.norm_b, v->config.ln_eps,
                                        normed, u->lane->stf);
             for (int d = 0; d < D; d++)
-                to[d] += normed[d];
+                to[d] += merged ? normed[d] * u->lane->size[i * T + t] : normed[d];
         }
         for (int d = 0; d < D; d++)
             to[d] /= (float)v->patches;
@@ -285,7 +302,7 @@ static void write_taps(const sfp__vit_microbatch *u, int l)
     const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int D = c->dim, last = c->depth - 1, at = l - (c->depth - u->taps);
-    int rows = l < last || u->plan->opt.token_head ? v->tokens : 1; /* rows per sample */
+    int rows = l < last ? u->plan->tokens[l + 1] : u->plan->opt.token_head ? v->tokens : 1; /* rows per sample */
     if (at < 0)
         return;
     for (int i = 0; i < u->n; i++) {
@@ -320,7 +337,7 @@ static void finish(const sfp__vit_microbatch *u, bool prompted, bool tapped)
     if (pass->normed)
         memcpy(pass->normed + at * (size_t)v->tokens, u->lane->feature, bytes * (size_t)v->tokens);
     if (pass->feature && u->plan->opt.token_head)
-        copy_class_rows(u, u->lane->feature, pass->feature + at);
+        copy_class_rows(u, last, u->lane->feature, pass->feature + at);
     else if (pass->feature)
         memcpy(pass->feature + at, u->lane->feature, bytes);
 }
@@ -345,6 +362,8 @@ void sfp__vit_forward_stage(const sfp__vit_microbatch *u, int stage)
                                    v->weights.blocks[0].norm1_b, c->ln_eps, row_of(lane->a, u->row, c->dim),
                                    row_of(lane->saved[0].st1, u->row, 2));
         project(u, 0);
+        for (int i = 0; u->plan->opt.merge_tokens && i < u->rows; i++)
+            lane->size[i] = 1;
     } else if ((stage - 1) % c->depth < c->depth - 1) {
         int l = (stage - 1) % c->depth;
         run_block(u, l, prompted);

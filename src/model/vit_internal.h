@@ -101,6 +101,11 @@ typedef struct sfp__vit_lane {
     float *dg;      /* (M, F) panels */
     float *dh;      /* (M, F) dense */
     float *tap;     /* (n, (1+depth)*D) taps of the micro-batch in the feature cache */
+    float *size;    /* (n, T) number of patches of each token, when tokens are merged, and what merging needs: */
+    float *keys;    /* (T, D/H) */
+    float *cosine;  /* (T/2) of a token of the first set and its partner */
+    int *partner;   /* (T/2) */
+    int *best;      /* (T/2) */
     float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
@@ -117,11 +122,13 @@ struct sfp__vit_plan {
     const sfp__kernels *kernels;
     sfp__vit_plan_options opt;
     int microbatch_size, lanes;
-    sfp__vit_ops *ops;   /* (microbatch_size + 1), by number of samples */
-    sfp__vit_lane *lane; /* (lanes + 1); the last one is for divided samples */
-    void **blocks;       /* (lanes + 1) workspace */
-    int parts;           /* of a divided sample; 0: not prepared yet, 1: samples are not divided (vit_divide.c) */
-    int part_patches;    /* patches per part; the last part may have fewer, the first one also has the class token */
+    int tokens[SFP__VIT_MAX_DEPTH + 1]; /* tokens per sample that enter a block */
+    int levels;                         /* sets of ops: the blocks, if their numbers of tokens differ, else 1 */
+    sfp__vit_ops *ops;                  /* (levels, microbatch_size + 1), by number of samples */
+    sfp__vit_lane *lane;                /* (lanes + 1); the last one is for divided samples */
+    void **blocks;                      /* (lanes + 1) workspace */
+    int parts;                          /* of a divided sample; 0: not prepared yet, 1: samples are not divided (vit_divide.c) */
+    int part_patches; /* patches per part; the last part may have fewer, the first one also has the class token */
     sfp__vit_ops part_ops[SFP__VIT_PART_KINDS];
     void *arrays;       /* memory of ops, lane and blocks */
     uint8_t *row_bytes; /* (lanes, an image) of a backbone without a network */
@@ -208,6 +215,15 @@ int sfp__vit_stages(const sfp__vit_microbatch *u);
 void sfp__vit_forward_stage(const sfp__vit_microbatch *u, int stage);
 void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);
+
+/* vit_merge.c: merges tokens of block l (docs/method.md, section 18): the rows of x (n, tokens[l], D), the sizes, in place. */
+void sfp__vit_merge(const sfp__vit_microbatch *u, int l, float *x);
+
+/* Returns the products of rows of the tokens that enter block l. */
+static inline const sfp__vit_ops *sfp__vit_ops_at(const sfp__vit_microbatch *u, int l)
+{
+    return u->plan->levels > 1 ? u->ops + (size_t)l * (size_t)(u->plan->microbatch_size + 1) : u->ops;
+}
 
 /* Computes y = x w on the micro-batch's lane and counts the operations. */
 static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp__gemm_op *op, int m, int n, int k,

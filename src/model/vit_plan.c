@@ -26,7 +26,7 @@ sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qk
     bool backward = p->opt.mode != SFP__VIT_FORWARD, weights = p->opt.mode & SFP__VIT_GRAD_WEIGHTS;
     int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* number of blocks with arrays of their own */
     size_t normed = p->opt.token_head ? M : n;                              /* number of rows of the final norm */
-    sfp__want list[8 * SFP__VIT_MAX_DEPTH + 21];
+    sfp__want list[8 * SFP__VIT_MAX_DEPTH + 27];
     size_t count = 0;
     float *odd_qkv = NULL;
 #define WANT(to, floats)               \
@@ -74,6 +74,14 @@ sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qk
         WANT(l->dh, M * F);
     }
     WANT(l->tap, n * (size_t)(1 + c->depth) * D);
+    if (p->opt.merge_tokens) {
+        size_t half = (T + 1) / 2;
+        WANT(l->size, M);
+        WANT(l->keys, T * (size_t)p->v->head_dim);
+        WANT(l->cosine, half);
+        WANT(l->partner, half);
+        WANT(l->best, half);
+    }
     WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
 #undef WANT
     TRY(sfp__block(block, count, list, err));
@@ -102,6 +110,11 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
         return sfp__fail(err, SFP_EINVAL, "prefix_rows is %d, expected 0 to 4096", opt->prefix_rows);
     if (opt->token_head && opt->queries)
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
+    if (opt->merge_tokens && (opt->merge_tokens < 0 || opt->mode != SFP__VIT_FORWARD || opt->prefix_rows || opt->queries ||
+                              opt->all_tokens || opt->token_head))
+        return sfp__fail(err, SFP_EINVAL,
+                         "merge_tokens is %d, expected 0 to merge none; only forward passes without prefixes merge tokens",
+                         opt->merge_tokens);
     bool all_tokens = opt->all_tokens || opt->token_head;
     if (!v->config.rows)
         TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
@@ -121,8 +134,14 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     p->microbatch_size = p->microbatch_size < 1                         ? 1
                          : p->microbatch_size > SFP__VIT_MICROBATCH_MAX ? SFP__VIT_MICROBATCH_MAX
                                                                         : p->microbatch_size;
+    p->levels = opt->merge_tokens ? v->config.depth : 1;
+    p->tokens[0] = v->tokens;
+    for (int l = 0; l < v->config.depth; l++) {
+        int most = l < v->config.depth - 1 ? (p->tokens[l] - 1) / 2 : 0; /* only the class token of the last block is computed */
+        p->tokens[l + 1] = p->tokens[l] - (opt->merge_tokens < most ? opt->merge_tokens : most);
+    }
     int lanes = sfp__thread_pool_size(pool);
-    const sfp__want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
+    const sfp__want list[] = {{&p->ops, (size_t)p->levels * ((size_t)p->microbatch_size + 1), sizeof *p->ops},
                               {&p->lane, (size_t)lanes + 1, sizeof *p->lane},
                               {&p->blocks, (size_t)lanes + 1, sizeof *p->blocks}};
     TRY(sfp__block_cleared(&p->arrays, SFP__LIST(list), err));
@@ -150,7 +169,7 @@ void sfp__vit_plan_free(sfp__vit_plan *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->ops && i <= p->microbatch_size; i++)
+    for (int i = 0; p->ops && i < p->levels * (p->microbatch_size + 1); i++)
         ops_free(&p->ops[i]);
     for (int i = 0; i < SFP__VIT_PART_KINDS; i++)
         ops_free(&p->part_ops[i]);
@@ -214,7 +233,12 @@ sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int M, int patches
 /* Prepares the products for micro-batches of n samples, when the first one of this size occurs. */
 static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
 {
-    return p->ops[n].ready ? SFP_OK : sfp__vit_ops_create(p, n, n * p->v->tokens, n * p->v->patches, &p->ops[n], err);
+    for (int l = 0; l < p->levels; l++) {
+        sfp__vit_ops *o = &p->ops[l * (p->microbatch_size + 1) + n];
+        if (!o->ready)
+            TRY(sfp__vit_ops_create(p, n, n * p->tokens[l], n * p->v->patches, o, err));
+    }
+    return SFP_OK;
 }
 
 /* The number of samples per micro-batch for a batch of b. */
@@ -255,6 +279,9 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
         return sfp__fail(err, SFP_EINVAL, "number of taps is %d, expected 1 to %d, the number of blocks", pass->taps, c->depth);
     if (pass->tap && pass->tap_mean && c->depth < 2)
         return sfp__fail(err, SFP_EINVAL, "mean tap: the backbone has 1 block, expected at least 2");
+    for (int l = 0; l < c->depth && p->opt.merge_tokens; l++)
+        if (pass->class_attention || pass->prompts || (pass->tokens && pass->tokens[l]))
+            return sfp__fail(err, SFP_EINVAL, "a plan that merges tokens has neither prefixes nor outputs of single tokens");
     if (pass->normed && !p->opt.token_head)
         return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
