@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import statistics as st
-from .catalogue import Experiment, read_data
+from .catalogue import Experiment, paper_figures, read_data
 from .cells import STARVED
 from .results import Results
 
@@ -77,11 +77,15 @@ class _Check:
         return st.estimate(self.values(row, column)).mean
 
     def rivals(self) -> list[str]:
-        return [r.name for r in self.e.rows if r.name != self.a and not r.closed and not r.extra]
+        """The other methods of the paper's table, which has no random selector; without such a table, all other rows."""
+        if not self.e.paper:
+            return [r.name for r in self.e.rows if r.name != self.a and not r.closed and not r.extra]
+        table = paper_figures().loc[self.e.paper].index.get_level_values("row")
+        return [r.name for r in self.e.all_rows or self.e.rows if r.name != self.a and r.name in table]
 
     def of_all(self, decision: str, column: str) -> str:
         """A claim about all other methods cannot hold if one of them was not run. One that has no time for a batch was."""
-        names = {r.name for r in (self.e.all_rows or self.e.rows) if r.name != self.a and not r.closed and not r.extra}
+        names = set(self.rivals())
         starved = {r for r in names if (c := self.results.cell(self.e.name, r, column, 0)) and c.state == STARVED}
         left = [r for r in names - starved if not math.isfinite(self.mean(r, column))]
         return st.OPEN if left and decision == st.HOLDS else decision
