@@ -25,10 +25,13 @@ if "STREAMFP" not in os.environ:
 
 import streamfp  # noqa: E402
 from streamfp.lab import statistics as st  # noqa: E402
-from streamfp.lab.catalogue import choose, experiments, paper_figures, sweep  # noqa: E402
+from streamfp.lab.catalogue import choose, experiments, limit, paper_figures, sweep  # noqa: E402
+from streamfp.lab.cells import DONE, WAITING, Plan  # noqa: E402
 from streamfp.lab.claims import claims  # noqa: E402
+from streamfp.lab.claims import test_claims as judge  # noqa: E402
 from streamfp.lab.costs import Stream  # noqa: E402
 from streamfp.lab.errors import LabError  # noqa: E402
+from streamfp.lab.results import Results  # noqa: E402
 
 SMALL = ["--data", "synthetic:120", "--tasks", "3", "--img-size", "16", "--eval-limit", "10", "--threads", "1", "--batch", "10"]
 GRID = ["--grid", "method=ncm,slda", "--grid", "taps=1,2", "--seeds", "2"]
@@ -228,12 +231,60 @@ def test_the_program_finds_the_commands() -> None:
 
 
 def test_every_claim_names_rows_and_metrics_that_exist() -> None:
-    assert [c["number"] for c in claims()] == list(range(1, 18))
+    assert [c["number"] for c in claims()] == list(range(1, 22))
     for check in (check for c in claims() for check in c["checks"]):
         e = experiments()[check["experiment"]]
-        assert check["metric"] in [m.name for m in e.metrics] or check["metric"] == "ms", check
+        assert check["metric"] in [m.name for m in e.metrics], check
         rows = [r.name for r in e.rows]
         assert all(check[k] in rows for k in ("a", "b") if k in check), check
+
+
+def verdicts_of(name: str, numbers: dict[tuple[str, str, str], float], rows: str = "", repetitions: int = 20) -> dict[int, str]:
+    """Verdicts of an experiment whose cells have these means (row, column, metric), with a little noise."""
+    chosen = limit(choose(name), rows, "")
+    plan = Plan(Path("none"), {}, repetitions, 0, 1, False, {})
+    cells = plan.cells(chosen)
+    noise = np.random.default_rng(0).normal(0, 0.001, (len(cells), 10))
+    for cell, n in zip(cells, noise):
+        means = {m.name: numbers.get((cell.row.name, cell.column.name, m.name)) for m in cell.experiment.metrics}
+        cell.values = {m: mean + e for (m, mean), e in zip(means.items(), n) if mean is not None}
+        cell.state = DONE if cell.values else WAITING
+    return {v.number: v.verdict for v in judge(Results(plan, chosen, cells, "Stream-51"))}
+
+
+def test_a_claim_needs_every_check_every_method_and_enough_repetitions() -> None:
+    selectors = [r.name for r in experiments()["E1-select"].rows]
+    better = {(r, "equal time", "Acc"): 0.5 if r.startswith("StreamFP") else 0.4 for r in selectors}
+    assert verdicts_of("E1-select", better)[4] == st.HOLDS
+    assert verdicts_of("E1-select", better, repetitions=19)[4] == st.OPEN
+    assert verdicts_of("E1-select", better, rows="StreamFP (w/o buffer);Camel")[4] == st.OPEN  # others were not run
+    worse = {**better, ("Camel", "equal time", "Acc"): 0.47}
+    assert verdicts_of("E1-select", worse, rows="StreamFP (w/o buffer);Camel")[4] == st.FAILS
+
+
+def test_forgetting_must_be_lower() -> None:
+    def found(forgetting: float) -> str:
+        own = {("StreamFP", "equal time", "Acc"): 0.5, ("StreamFP", "equal time", "Fgt"): forgetting}
+        return verdicts_of("E1-buffer", {**own, ("ER", "equal time", "Acc"): 0.4, ("ER", "equal time", "Fgt"): 0.2})[6]
+
+    assert found(0.1) == st.HOLDS
+    assert found(0.3) == st.FAILS
+
+
+def test_a_quantity_of_one_run_decides_nothing() -> None:
+    cosines = {("StreamFP", "", m): 0.05 for m in ("Fp cos", "Head cos")}
+    assert verdicts_of("A1", cosines)[15] == st.HOLDS
+    assert verdicts_of("A1", cosines, repetitions=1)[15] == st.OPEN
+
+
+def test_rows_and_columns_are_chosen_by_name() -> None:
+    chosen = limit(choose("E3,E2"), "StreamFP;ER*", "lambda 6028")
+    assert [(e.name, [r.name for r in e.rows], [c.name for c in e.columns]) for e in chosen] == [
+        ("E3", ["StreamFP", "ER*"], ["lambda 6028"]),
+        ("E2", ["StreamFP", "ER*"], [""]),
+    ]
+    with pytest.raises(LabError, match="rows: no experiment has 'ERR'"):
+        limit(choose("E3"), "ERR", "")
 
 
 def test_figures_of_the_paper_have_rows() -> None:
