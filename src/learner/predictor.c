@@ -494,7 +494,7 @@ static sfp_status run_on_snapshot(sfp_predictor *p, int count, const uint8_t *co
 {
     TRY(sfp__predictor_refresh(p, err));
     sfp_status status = run_passes(p, count, p->place, rgb, known, wants, &p->found, err);
-    if (p->on_demand) { /* nobody asks for its classes between two runs */
+    if (p->on_demand) { /* its classes are read only during a run */
         release_snapshot(p);
         p->snapshot = NULL;
     }

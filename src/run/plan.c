@@ -15,28 +15,15 @@
 
 enum { CURVE_POINTS = 2000 };
 
-static void log_message(const sfp__plan *p, sfp_log_level level, const char *fmt, va_list args)
+void sfp__plan_log(const sfp__plan *p, sfp_log_level level, const char *fmt, ...)
 {
     char text[2 * PATH_MAX];
+    va_list args;
+    va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     if (p->hooks->log)
         p->hooks->log(p->hooks->log_ctx, level, text);
-}
-
-void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    log_message(p, SFP_LOG_INFO, fmt, args);
-    va_end(args);
-}
-
-void sfp__plan_warn(const sfp__plan *p, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    log_message(p, SFP_LOG_WARNING, fmt, args);
-    va_end(args);
 }
 
 bool sfp__plan_stopped(const sfp__plan *p)

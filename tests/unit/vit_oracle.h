@@ -18,7 +18,7 @@ enum { RACES_ONLY = 1 };
 enum { RACES_ONLY = 0 };
 #endif
 
-/* With the address sanitizer a sample of the tensors is compared with central differences: the preset cblas compares all. */
+/* With the address sanitizer a sample of the tensors is compared with central differences: plain builds compare all. */
 #ifdef __SANITIZE_ADDRESS__
 enum { COMPARE_EVERY = 4 };
 #else
