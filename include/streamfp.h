@@ -438,8 +438,8 @@ SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_opti
 SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                                       sfp_error *err);
 
-/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize", "normalise", "taps" and "tap-mean"
- * as those of a learner, whose closed-form head learns from the same features; NULL: defaults, and features of one tap. */
+/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize", "decode", "normalise", "taps",
+ * "tap-mean" and "merge-tokens" as those of a learner, whose closed-form head learns from the same features; NULL: defaults, and features of one tap. */
 SFP_API sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settings, const sfp_predictor_options *options,
                                                sfp_predictor **out, sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);

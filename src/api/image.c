@@ -100,9 +100,10 @@ static void copy_pixels(const sfp_image *im, uint8_t *rgb)
         copy_row(im, y, rgb + 3 * (size_t)y * (size_t)im->width);
 }
 
-static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out, sfp_error *err)
+static sfp_status to_rgb(const sfp_image *im, const char *label, int fit_side, sfp__image *out, sfp_error *err)
 {
     sfp__image_options o = sfp__image_options_defaults();
+    o.fit_side = fit_side;
     if (im->format == SFP_IMAGE_FILE)
         return sfp__image_load(im->data, &o, out, err);
     if (im->format == SFP_IMAGE_ENCODED)
@@ -141,11 +142,11 @@ static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit
                          im->format, SFP_IMAGE_FEATURES);
     if (to->rows)
         return fit_row(im, label, to, rgb, err);
-    if (has_pixels(im) && im->width == size && im->height == size && how == SFP__RESIZE_SQUASH && !has_box(im)) {
+    if (has_pixels(im) && im->width == size && im->height == size && !(how & SFP__RESIZE_CROP) && !has_box(im)) {
         copy_pixels(im, rgb); /* at the input size already: nothing is allocated */
         return SFP_OK;
     }
-    TRY(to_rgb(im, label, &whole, err));
+    TRY(to_rgb(im, label, has_box(im) ? 0 : sfp__image_fit_side(size, how), &whole, err));
     if (has_box(im))
         TRY(sfp__image_cut(&whole, label, im->box, err));
     sfp_status status = sfp__image_fit(&whole, size, how, &fit, err);
@@ -200,7 +201,7 @@ sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_i
         TRY(copy_grey(im, label, &p, err));
     } else {
         sfp__image rgb = {0};
-        TRY(to_rgb(im, label, &rgb, err));
+        TRY(to_rgb(im, label, 0, &rgb, err));
         p = (sfp__raw_image){.kind = SFP__RAW_IMAGE_RGB, .width = rgb.width, .height = rgb.height, .bytes = rgb.rgb};
         p.size = 3 * (size_t)rgb.width * (size_t)rgb.height;
     }

@@ -98,7 +98,7 @@ static sfp_status check_count(const sfp_learner *l, int count, sfp_error *err)
 static sfp_status fit(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
     sfp__api_fit_all(l->engine->pool, count, &samples->image, sizeof *samples, &l->engine->vit->config,
-                     sfp__learner_get_options(l->core)->resize, l->rgb, l->errors);
+                     sfp__learner_resize(sfp__learner_get_options(l->core)), l->rgb, l->errors);
     for (int i = 0; i < count; i++)
         if (l->errors[i].status)
             return sfp__fail(err, l->errors[i].status, "sample %d: %s", i, l->errors[i].message);

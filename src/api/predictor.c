@@ -100,7 +100,8 @@ sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *image
     sfp__predictions found;
     p->count = -1;
     TRY(sfp__predictor_reserve_input(p, count, err));
-    sfp__api_fit_all(p->threads, count, images, sizeof *images, &p->vit->config, p->opt.resize, p->input, p->error);
+    sfp__api_fit_all(p->threads, count, images, sizeof *images, &p->vit->config, sfp__learner_resize(&p->opt), p->input,
+                     p->error);
     for (int i = 0; i < count; i++)
         p->readable[i] = p->error[i].status ? NULL : p->input + (size_t)i * p->pixels;
     TRY(sfp__predictor_run(p, count, p->readable, NULL, SFP__WANT_SCORES | SFP__WANT_UNKNOWN, &found, err));

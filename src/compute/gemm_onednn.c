@@ -424,16 +424,6 @@ static void unblock_signals(bool blocked, const sigset_t *before)
         (void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-static void to_bf16(size_t n, const float *x, uint16_t *y)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        bool nan = (u & 0x7fffffffu) > 0x7f800000u; /* a NaN must remain one: rounding could turn it into infinity */
-        y[i] = (uint16_t)((nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u)) >> 16); /* nearest, ties to even */
-    }
-}
-
 typedef struct run_call {
     const sfp__gemm_op *op;
     lane *l;
@@ -474,7 +464,7 @@ void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane_index, const sfp__gemm_
     lane *l = &op->lane[lane_index];
     sigset_t before;
     if (l->src_bf16)
-        to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
+        sfp__kernels_get()->to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
     bool blocked = block_signals(&before);
     if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y, rows}) != dnnl_success)
         atomic_fetch_add(&failures, 1);

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Softmax attention of one head of one sample: the rows of q attend to np prefix rows followed by nk token rows. */
 typedef struct sfp__attn {
@@ -65,6 +66,9 @@ typedef struct sfp__kernels {
     size_t (*attn_scratch)(int nq, int nk_with_prefix, int d);
     void (*attn_fwd)(const sfp__attn *a);
     void (*attn_bwd)(const sfp__attn *a);
+
+    /* y = x, rounded to the nearest bf16, ties to even; a NaN remains one. */
+    void (*to_bf16)(size_t n, const float *x, uint16_t *y);
 
     /* For each row of a (m, d) the row of b (n, d) with the largest dot product, the first one of equals, and this product. scratch:
      * attn_scratch(m, n, d) floats. */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t panel_index(int m, int w, int r, int c)
 {
@@ -177,6 +178,16 @@ static void attn_bwd(const sfp__attn *a)
         }
 }
 
+static void to_bf16(size_t n, const float *x, uint16_t *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        bool nan = (u & 0x7fffffffu) > 0x7f800000u; /* rounding could turn it into infinity */
+        y[i] = (uint16_t)((nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    }
+}
+
 static void nearest_rows(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch)
 {
     (void)scratch;
@@ -218,6 +229,7 @@ const sfp__kernels sfp__kernels_ref = {
     .attn_scratch = attn_scratch,
     .attn_fwd = attn_fwd,
     .attn_bwd = attn_bwd,
+    .to_bf16 = to_bf16,
     .nearest_rows = nearest_rows,
     .product_f64 = product_f64,
 };

@@ -40,11 +40,12 @@ typedef struct sfp__learner_options {
     sfp__adam adam;
     const char *select; /* name of the selector */
     sfp__select_options coreset;
-    sfp__buffer_options buffer; /* method, slots, rules and budget; sfp__learner_create sets the sizes */
-    sfp__resize resize;         /* how the caller resizes images; files of the learner name it */
-    int batch;                  /* maximum number of samples per timestamp */
-    int steps;                  /* K */
-    int replay;                 /* r */
+    sfp__buffer_options buffer;                          /* method, slots, rules and budget; sfp__learner_create sets the sizes */
+    sfp__resize resize;                                  /* how the caller resizes images; files of the learner name it */
+    enum { SFP__DECODE_EXACT, SFP__DECODE_FAST } decode; /* whether large JPEGs are decoded at a fraction of their size */
+    int batch;                                           /* maximum number of samples per timestamp */
+    int steps;                                           /* K */
+    int replay;                                          /* r */
     int taps;            /* K: a closed-form head learns from the class tokens after the last K blocks; 0: half of the blocks */
     bool tap_mean;       /* and from the mean of the patch tokens after the last block but one */
     int merge_tokens;    /* R: pairs of tokens that each block but the last merges in passes of a closed-form head; 0: none */
@@ -61,6 +62,11 @@ typedef struct sfp__learner_options {
 } sfp__learner_options;
 
 sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit);
+/* How images are decoded and resized. */
+static inline sfp__resize sfp__learner_resize(const sfp__learner_options *o)
+{
+    return o->decode == SFP__DECODE_FAST ? (sfp__resize)(o->resize | SFP__RESIZE_FAST) : o->resize;
+}
 
 /* Details of one timestamp. The arrays belong to the learner and are valid until the next call. Members that do not apply to a
  * closed-form head are zero. */

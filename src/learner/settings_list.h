@@ -103,12 +103,16 @@
             SFP__CLOSED_FORM(AT(half_life), STATE), .named = {"off", 0}, .example = "--half-life 5000", .see = "method"),
 
 /* The input. Mean and standard deviation are saved as numbers. */
-#define SFP__ROWS_INPUT(AT)                                                                                       \
-    SFP__ROW_CHOICE("resize", "squash|crop", "squash",                                                            \
-                    "How images become square: scale both sides, or scale the shorter side and crop the centre.", \
-                    SFP__EVERY(AT(resize), STATE), .example = "--resize crop", .see = "normalise img-size"),      \
-        SFP__ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",                                   \
-                        "Mean and standard deviation that normalise images; backbone: those of its file.",        \
+#define SFP__ROWS_INPUT(AT)                                                                                                  \
+    SFP__ROW_CHOICE("resize", "squash|crop", "squash",                                                                       \
+                    "How images become square: scale both sides, or scale the shorter side and crop the centre.",            \
+                    SFP__EVERY(AT(resize), STATE), .example = "--resize crop", .see = "normalise img-size"),                 \
+        SFP__ROW_CHOICE("decode", "exact|fast", "exact",                                                                     \
+                        "How large JPEGs are decoded: all pixels, or fewer if the resized image has less than half of them " \
+                        "on each side, which is nearly the same.",                                                           \
+                        SFP__EVERY(AT(decode), STATE), .example = "--decode exact", .see = "resize"),                        \
+        SFP__ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",                                              \
+                        "Mean and standard deviation that normalise images; backbone: those of its file.",                   \
                         .scope = SFP__SCOPE_LEARNER, .example = "--normalise half", .see = "resize backbone"),
 
 #endif

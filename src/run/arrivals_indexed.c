@@ -85,7 +85,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     a->clock.batches = p->batches.count;                      /* clock paper keeps some of the batches */
     a->clock.began = sfp__monotonic_seconds() - a->clock.now; /* clock real: no time has passed since the run was opened */
     sfp__batch_loader_options fo = {
-        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH + a->clock.opt.pool};
+        .size = p->size, .resize = sfp__learner_resize(&p->opt->learner), .depth = SFP__RUN_PREFETCH + a->clock.opt.pool};
     TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->loader, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;

@@ -106,7 +106,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     a->revises = sfp__learner_check_sums(base->learner, NULL) == SFP_OK && !(o->learner.half_life > 0);
     bool waits = !isnan(o->max_wait) || real || p->source->ops->pauses;
     const sfp__inbox_options io = {.size = p->size,
-                                   .resize = o->learner.resize,
+                                   .resize = sfp__learner_resize(&o->learner),
                                    .batch = o->learner.batch,
                                    .queue = real ? o->queue : SFP__RUN_PREFETCH,
                                    .policy = real ? o->policy : SFP__QUEUE_BLOCK,
@@ -138,7 +138,7 @@ static sfp_status read_image(const live *a, const sfp__stored *row, const char *
     sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, image.bytes, image.size);
     if (!sfp__digest_equal(&digest, &row->digest))
         return sfp__fail(err, SFP_EINVAL, "%s: the file has other bytes than the sample, expected the same image", path);
-    return sfp__raw_image_fit(&image, path, p->size, p->opt->learner.resize, rgb, err);
+    return sfp__raw_image_fit(&image, path, p->size, sfp__learner_resize(&p->opt->learner), rgb, err);
 }
 
 /* Adds a revision of the sample to the delivery: from the label with which it is learned to another one; NULL: it is forgotten. */

@@ -80,7 +80,7 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
         first.count++;
     const int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
     const sfp__batch_loader_options lo = {
-        .size = p->size, .resize = p->opt->learner.resize, .depth = SFP__RUN_PREFETCH, .count = total};
+        .size = p->size, .resize = sfp__learner_resize(&p->opt->learner), .depth = SFP__RUN_PREFETCH, .count = total};
     TRY(sfp__batch_loader_create(p->source, &p->tasks, &first, &lo, 0, &loader, err));
     for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
         TRY(process(copy, loader, k, &seconds, err));

@@ -73,7 +73,7 @@ static sfp_status load_init_state(sfp__run *run, sfp_error *err)
 static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, run->predictor->tap_dim,
+    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, sfp__learner_resize(&p->opt->learner), run->predictor->tap_dim,
                               SFP__EVALUATOR_MEMORY, &run->evaluator, err));
     run->evaluator->on_progress = sfp__run_report_evaluation;
     run->evaluator->progress_ctx = run;

@@ -269,11 +269,15 @@ static const struct {
     int preset;
     preset_condition condition;
     const char *key, *value;
-} preset_settings[] = {
-    {PRESET_PAPER, PRESET_IF_RATED, "clock", "paper"},   {PRESET_PAPER, PRESET_IF_RATED, "calibrate", "500"},
-    {PRESET_BEST, PRESET_ALWAYS, "method", "ridge"},     {PRESET_BEST, PRESET_ALWAYS, "img-size", "auto"},
-    {PRESET_BEST, PRESET_ALWAYS, "taps", "0"},           {PRESET_BEST, PRESET_IF_RIDGE, "tap-mean", "on"},
-    {PRESET_BEST, PRESET_IF_RIDGE, "ridge", "balanced"}, {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
+} preset_settings[] = {{PRESET_PAPER, PRESET_IF_RATED, "clock", "paper"},
+                       {PRESET_PAPER, PRESET_IF_RATED, "calibrate", "500"},
+                       {PRESET_BEST, PRESET_ALWAYS, "method", "ridge"},
+                       {PRESET_BEST, PRESET_ALWAYS, "img-size", "auto"},
+                       {PRESET_BEST, PRESET_ALWAYS, "decode", "fast"},
+                       {PRESET_BEST, PRESET_ALWAYS, "taps", "0"},
+                       {PRESET_BEST, PRESET_IF_RIDGE, "tap-mean", "on"},
+                       {PRESET_BEST, PRESET_IF_RIDGE, "ridge", "balanced"},
+                       {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
 enum { PRESET_SETTINGS = sizeof preset_settings / sizeof *preset_settings };
 
 /* Does the preset in use set row i of the list? */

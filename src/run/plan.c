@@ -230,7 +230,8 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
     sfp__skipped skipped = {0};
     for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++) {
         sfp_error why = {0};
-        sfp_status status = sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, &why);
+        sfp_status status =
+            sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, sfp__learner_resize(&p->opt->learner), rgb, &why);
         if (!status || sfp__is_machine_error(status))
             return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
         sfp__skipped_add(&skipped, why.message);

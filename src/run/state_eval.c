@@ -125,8 +125,8 @@ static sfp_status predict_all(eval_context *s, sfp_error *err)
 {
     const sfp__evaluation_engine *g = s->engine;
     sfp_evaluation *e = s->e;
-    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, g->vit->config.img_size, s->predictor->opt.resize, s->predictor->tap_dim,
-                              SFP__EVALUATOR_MEMORY, &s->evaluator, err));
+    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, g->vit->config.img_size, sfp__learner_resize(&s->predictor->opt),
+                              s->predictor->tap_dim, SFP__EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
         s->total += (uint64_t)s->tasks.task[t].count;
     if (s->total == 0)

@@ -10,10 +10,12 @@
 enum { FAILED_MAX = 8 }; /* images in a row that cannot be read because of the disk, after which the disk has failed */
 static const struct timespec pause_between = {.tv_nsec = 50000000};
 
-static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image *out, sfp_error *err)
+static sfp_status to_image(const sfp__raw_image *p, const char *name, int fit_side, sfp__image *out, sfp_error *err)
 {
+    sfp__image_options o = sfp__image_options_defaults();
+    o.fit_side = fit_side;
     if (p->kind == SFP__RAW_IMAGE_ENCODED)
-        return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
+        return sfp__image_decode(name, p->bytes, p->size, &o, out, err);
     size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP__RAW_IMAGE_RGB ? 3 * pixels : pixels;
     if (p->width < 1 || p->height < 1 || p->size != want)
         return sfp__fail(err, SFP_EFORMAT, "%s: image of %d x %d pixels has %zu bytes, expected %zu", name, p->width, p->height,
@@ -35,7 +37,7 @@ sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int siz
         memcpy(rgb, p->bytes, p->size);
         return SFP_OK;
     }
-    TRY(to_image(p, name, &im, err));
+    TRY(to_image(p, name, p->has_box ? 0 : sfp__image_fit_side(size, how), &im, err)); /* a box is in pixels of the whole image */
     if (p->has_box)
         TRY(sfp__image_cut(&im, name, p->box, err));
     sfp_status status = sfp__image_fit(&im, size, how, &fit, err);

@@ -343,6 +343,7 @@ TEST(sums_of_other_features_are_refused)
     } list[] = {{SETTINGS("method", "ncm"), "method is ncm, expected ridge as in ", SFP_EINVAL},
                 {SETTINGS("taps", "2"), "taps is 2, expected 0 as in ", SFP_EINVAL},
                 {SETTINGS("tap-mean", "off"), "tap-mean is off, expected on as in ", SFP_EINVAL},
+                {SETTINGS("merge-tokens", "2"), "merge-tokens is 2, expected 0 as in ", SFP_EINVAL},
                 {SETTINGS("ridge", "plain"), "ridge is plain, expected balanced as in ", SFP_EINVAL},
                 {SETTINGS("resize", "crop"), "resize is crop, expected squash as in ", SFP_EINVAL},
                 {SETTINGS("normalise", "imagenet"), "mean is 0.485", SFP_EINVAL},

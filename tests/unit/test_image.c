@@ -226,6 +226,52 @@ static void check_refused(const void *bytes, size_t size, const sfp__image_optio
     assert_true(im.width == 7 && !im.rgb);
 }
 
+TEST(large_jpegs_are_decoded_at_a_fraction_of_their_size)
+{
+    enum { WIDTH = 301, HEIGHT = 203 };
+    static const struct {
+        int side, divisor; /* both sides stay at least twice `side` */
+    } list[] = {{0, 1}, {1, 8}, {12, 8}, {13, 4}, {25, 4}, {26, 2}, {50, 2}, {51, 1}, {1000, 1}};
+    static const jpeg_how hows[] = {{.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 90},
+                                    {.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 90, .progressive = true},
+                                    {.given = JCS_CMYK, .stored = JCS_YCCK, .quality = 90}};
+    for (size_t h = 0; h < sizeof hows / sizeof *hows; h++) {
+        jpeg_how how = hows[h];
+        how.exif = make_exif(6, false, true);
+        blob file = encode_jpeg(make_samples(WIDTH, HEIGHT, how.given == JCS_CMYK ? 4 : 3), WIDTH, HEIGHT, how);
+        for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+            sfp__image_options o = sfp__image_options_defaults();
+            OWNED_BY(sfp__image_done) sfp__image im = {0}, all = {0}, fit = {0}, want = {0};
+            o.fit_side = list[i].side;
+            MUST(sfp__image_decode("large", file.bytes, file.size, &o, &im, &err));
+            int d = list[i].divisor;
+            assert_int_equal(im.width, (HEIGHT + d - 1) / d); /* turned upright */
+            assert_int_equal(im.height, (WIDTH + d - 1) / d);
+            if (list[i].side < 12 || how.given == JCS_CMYK)
+                continue;
+            int side = list[i].side < 60 ? list[i].side : 60;
+            MUST(sfp__image_decode("large", file.bytes, file.size, NULL, &all, &err));
+            MUST(sfp__image_fit(&im, side, SFP__RESIZE_SQUASH, &fit, &err));
+            MUST(sfp__image_fit(&all, side, SFP__RESIZE_SQUASH, &want, &err));
+            for (int k = 0; k < 3 * side * side; k++)
+                assert_in_range(fit.rgb[k] + 6, want.rgb[k], want.rgb[k] + 12);
+        }
+        sfp__image_options o = sfp__image_options_defaults();
+        sfp__image none = {0};
+        o.fit_side = 1;
+        o.max_pixels = WIDTH * HEIGHT - 1; /* of the whole image, however few are decoded */
+        REFUSED(sfp__image_decode("large", file.bytes, file.size, &o, &none, &err), SFP_ELIMIT, "301 x 203");
+    }
+}
+
+TEST(only_a_fast_resize_decodes_fewer_pixels)
+{
+    assert_int_equal(sfp__image_fit_side(224, SFP__RESIZE_SQUASH), 0);
+    assert_int_equal(sfp__image_fit_side(224, SFP__RESIZE_CROP), 0);
+    assert_int_equal(sfp__image_fit_side(224, SFP__RESIZE_SQUASH | SFP__RESIZE_FAST), 224);
+    assert_int_equal(sfp__image_fit_side(224, SFP__RESIZE_CROP | SFP__RESIZE_FAST), 256);
+}
+
 TEST(limits_are_checked_before_allocation)
 {
     blob files[3] = {make_jpeg(W, H, false), make_png(W, H), make_webp(W, H, true, false)};

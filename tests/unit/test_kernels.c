@@ -407,6 +407,34 @@ TEST(weights_of_keys_multiply_their_probabilities)
     }
 }
 
+TEST(numbers_are_rounded_to_the_nearest_bf16)
+{
+    enum { N = 1000 };
+    static const struct {
+        uint32_t f32;
+        uint16_t bf16;
+    } list[] = {{0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81},
+                {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x7fbfffff, 0x7fff},
+                {0xff800001, 0xffc0}, {0x80000000, 0x8000}, {0x00008000, 0x0000}, {0x00018000, 0x0002}};
+    sfp__rng rng = sfp__rng_init(10, 0);
+    float x[N];
+    uint16_t want[N], got[N + 1];
+    for (size_t i = 0; i < N; i++) {
+        uint32_t u = i < COUNT(list) ? list[i].f32 : sfp__rng_u32(&rng);
+        memcpy(&x[i], &u, sizeof u);
+    }
+    ref->to_bf16(N, x, want);
+    for (size_t i = 0; i < COUNT(list); i++)
+        assert_int_equal(want[i], list[i].bf16);
+    for (size_t k = 0; k < fast_count; k++)
+        for (size_t n = N - 40; n <= N; n++) {
+            memset(got, 0xaa, sizeof got);
+            fast[k]->to_bf16(n, x, got);
+            assert_memory_equal(got, want, n * sizeof *got);
+            assert_int_equal(got[n], 0xaaaa);
+        }
+}
+
 TEST(nearest_rows_are_those_of_the_largest_products)
 {
     static const int sizes[][3] = {{1, 1, 8}, {3, 2, 5}, {49, 98, 64}, {98, 97, 64}, {50, 33, 20}}; /* m, n, d */

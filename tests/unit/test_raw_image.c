@@ -74,6 +74,24 @@ TEST(an_image_is_turned_upright_before_it_is_resized)
     }
 }
 
+TEST(a_box_of_a_large_image_is_decoded_exactly)
+{
+    enum { SIDE = 160 };
+    blob file = encode_jpeg(make_samples(SIDE, SIDE, 3), SIDE, SIDE, (jpeg_how){JCS_RGB, JCS_YCbCr, 90, false, 0, {NULL, 0}});
+    sfp__raw_image p = {.kind = SFP__RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
+    uint8_t exact[3 * 4 * 4], fast[3 * 4 * 4];
+    for (int box = 0; box < 2; box++) {
+        p.has_box = box;
+        memcpy(p.box, (const int32_t[]){100, 90, 150, 155}, sizeof p.box);
+        MUST(sfp__raw_image_fit(&p, "photo", 4, SFP__RESIZE_SQUASH, exact, NULL));
+        MUST(sfp__raw_image_fit(&p, "photo", 4, SFP__RESIZE_SQUASH | SFP__RESIZE_FAST, fast, NULL));
+        for (int k = 0; k < 3 * 4 * 4; k++)
+            assert_in_range(fast[k] + 4, exact[k], exact[k] + 8);
+        if (box)
+            assert_memory_equal(fast, exact, sizeof fast);
+    }
+}
+
 TEST(a_large_image_without_memory_is_at_fault_itself)
 {
     enum { SIDE = 2400 }; /* 17 MB */

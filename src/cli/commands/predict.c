@@ -46,6 +46,9 @@ static const sfp__opt options[] = {
     SFP__ROW_CHOICE("resize", "squash|crop", "squash",
                     "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
     SFP__ROW_CHOICE(
+        "decode", "exact|fast", "exact",
+        "How large JPEGs are decoded: all pixels, or fewer if the resized image has less than half of them on each side."),
+    SFP__ROW_CHOICE(
         "normalise", "backbone|none|imagenet|half", "backbone",
         "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5."),
     SFP__ROW_IMG_SIZE_OF_STATE,
@@ -89,6 +92,7 @@ static sfp_status open_backbone(sfp__predict *p, const sfp_predictor_options *o,
             sfp__args_string(a, "backbone"));
     TRY(sfp_settings_create(&settings, err));
     sfp_status status = sfp_settings_set(settings, "resize", sfp__args_text(a, "resize"), err);
+    status = status ? status : sfp_settings_set(settings, "decode", sfp__args_text(a, "decode"), err);
     status = status ? status : sfp_settings_set(settings, "normalise", sfp__args_text(a, "normalise"), err);
     status = status ? status : sfp_settings_set(settings, "taps", sfp__args_value(a, "taps"), err);
     status = status ? status : sfp_settings_set(settings, "tap-mean", sfp__args_text(a, "tap-mean"), err);
@@ -331,8 +335,9 @@ static const char *conflict(const sfp__args *a)
         return NULL;
     if (sfp__args_string(a, "features"))
         return "--features and --state exclude each other: --features writes features of the backbone";
-    if (sfp__args_rank(a, "resize") > SFP__RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP__RANK_DEFAULT)
-        return "--resize and --normalise exclude --state, which contains those of its run";
+    if (sfp__args_rank(a, "resize") > SFP__RANK_DEFAULT || sfp__args_rank(a, "decode") > SFP__RANK_DEFAULT ||
+        sfp__args_rank(a, "normalise") > SFP__RANK_DEFAULT)
+        return "--resize, --decode and --normalise exclude --state, which contains those of its run";
     return NULL;
 }
 

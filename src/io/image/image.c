@@ -32,7 +32,7 @@ sfp_status sfp__image_nomem(const char *label, int64_t width, int64_t height, sf
                      (long long)width, (long long)height);
 }
 
-sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err)
+sfp_status sfp__image_check_size(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_error *err)
 {
     size_t pixels, bytes;
     if (width < 1 || height < 1 || width > INT_MAX || height > INT_MAX)
@@ -41,7 +41,13 @@ sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, si
     if (!sfp__mul_size((size_t)width, (size_t)height, &pixels) || !sfp__mul_size(pixels, 3, &bytes) || pixels > max_pixels)
         return sfp__fail(err, SFP_ELIMIT, "%s: image is %lld x %lld, expected at most %zu pixels", label, (long long)width,
                          (long long)height, max_pixels);
-    uint8_t *rgb = sfp__malloc(bytes);
+    return SFP_OK;
+}
+
+sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err)
+{
+    TRY(sfp__image_check_size(label, width, height, max_pixels, err));
+    uint8_t *rgb = sfp__malloc(3 * (size_t)width * (size_t)height);
     if (!rgb)
         return sfp__image_nomem(label, width, height, err);
     *out = (sfp__image){(int)width, (int)height, rgb};

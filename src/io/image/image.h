@@ -17,6 +17,7 @@ typedef struct sfp__image {
 typedef struct sfp__image_options {
     size_t max_pixels; /* reject larger images (default 178,956,970, Pillow's limit) */
     size_t max_bytes;  /* reject larger files (default 256 MiB) */
+    int fit_side;      /* the image will be resized to at least this side: see SFP__RESIZE_FAST; 0: decode all pixels */
 } sfp__image_options;
 
 sfp__image_options sfp__image_options_defaults(void);
@@ -47,7 +48,15 @@ sfp_status sfp__image_cut(sfp__image *im, const char *label, const int32_t box[4
 
 /* docs/method.md, section 6. Squash: resize to size x size. Crop: resize the short side to round(size*256/224), then crop the
  * centre at offsets rounded down. */
-typedef enum sfp__resize { SFP__RESIZE_SQUASH, SFP__RESIZE_CROP } sfp__resize;
+typedef enum sfp__resize {
+    SFP__RESIZE_SQUASH,
+    SFP__RESIZE_CROP,
+    /* A flag: large JPEGs are decoded at a half, a quarter or an eighth of their size, if both sides remain at least twice those of the
+     * resized image. */
+    SFP__RESIZE_FAST
+} sfp__resize;
+/* Returns the fit_side of an image that sfp__image_fit resizes. */
+int sfp__image_fit_side(int size, sfp__resize how);
 sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err);
 
 /* A row of floats travels as an image from a source of features to a pass (model/vit_rows.c): its bytes, then zeros, are those of an
@@ -67,6 +76,8 @@ sfp_status sfp__image_write_png(const char *path, const sfp__image *im, sfp_erro
 
 /* ------------------------------------------------------- for io/image and its tests only */
 
+/* Checks that the size of an image is within the limits. */
+sfp_status sfp__image_check_size(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_error *err);
 /* Allocates an image if its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err);
 

@@ -104,6 +104,18 @@ static void read_rows(struct reader *r, bool cmyk)
     }
 }
 
+/* Lets libjpeg compute fewer pixels from each block, if both sides remain at least 2 * fit_side: then the resize, which averages the
+ * rest, yields nearly the same. Only divisors for which libjpeg has fast code. */
+static void choose_scale(struct jpeg_decompress_struct *info, int fit_side)
+{
+    unsigned short_side = info->image_width < info->image_height ? info->image_width : info->image_height, divisor = 8;
+    while (divisor > 1 && (fit_side < 1 || short_side / divisor < 2 * (unsigned)fit_side))
+        divisor /= 2;
+    info->scale_num = 1;
+    info->scale_denom = divisor;
+    jpeg_calc_output_dimensions(info);
+}
+
 static void decode(struct reader *r, const uint8_t *bytes, size_t size)
 {
     jpeg_create_decompress(&r->info);
@@ -116,8 +128,11 @@ static void decode(struct reader *r, const uint8_t *bytes, size_t size)
     bool cmyk = r->info.num_components == 4;
     r->info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
 
-    sfp_status status =
-        sfp__image_alloc(r->label, r->info.image_width, r->info.image_height, r->opt->max_pixels, &r->image, r->err);
+    sfp_status status = sfp__image_check_size(r->label, r->info.image_width, r->info.image_height, r->opt->max_pixels, r->err);
+    if (status == SFP_OK) {
+        choose_scale(&r->info, r->opt->fit_side);
+        status = sfp__image_alloc(r->label, r->info.output_width, r->info.output_height, r->opt->max_pixels, &r->image, r->err);
+    }
     if (status != SFP_OK)
         abort_decoding(r, status);
     if (cmyk) {

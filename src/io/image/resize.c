@@ -499,15 +499,27 @@ sfp_status sfp__image_resize(const sfp__image *im, int width, int height, sfp__f
     return resize_window(im, width, height, filter, 0, 0, width, height, out, err);
 }
 
+/* The short side of an image before its centre is cut out: 224 of 256 is the usual ratio. */
+static int64_t crop_side(int size)
+{
+    return ((int64_t)size * 256 + 112) / 224;
+}
+
+int sfp__image_fit_side(int size, sfp__resize how)
+{
+    if (!(how & SFP__RESIZE_FAST) || size < 1 || size > INT_MAX / 256)
+        return 0;
+    return how & SFP__RESIZE_CROP ? (int)crop_side(size) : size;
+}
+
 sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err)
 {
     TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)
         return sfp__fail(err, SFP_EINVAL, "new image size is %d, expected 1 to %d", size, INT_MAX / 256);
-    if (how == SFP__RESIZE_SQUASH)
+    if (!(how & SFP__RESIZE_CROP))
         return resize_window(im, size, size, SFP__FILTER_BILINEAR, 0, 0, size, size, out, err);
-    /* 224 of 256 is the usual ratio; the long side is rounded down, as in torchvision */
-    int64_t target = ((int64_t)size * 256 + 112) / 224;
+    int64_t target = crop_side(size); /* the long side is rounded down, as in torchvision */
     int64_t w = im->width, h = im->height, side = w < h ? w : h;
     int64_t full_w = w == side ? target : target * w / side, full_h = h == side ? target : target * h / side;
     return resize_window(im, full_w, full_h, SFP__FILTER_BILINEAR, (full_w - size) / 2, (full_h - size) / 2, size, size, out,
