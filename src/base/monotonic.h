@@ -24,7 +24,7 @@ static inline int64_t sfp__time_of_day(void)
  * change what a run learns or drops (model/vit_memo.h). Without a cache it is the clock above. */
 typedef struct sfp__time_source {
     double saved;
-    bool paused; /* passes save no time, because nobody measures them */
+    bool paused; /* the passes are not measured, so they save no time */
 } sfp__time_source;
 
 /* `s` NULL: nothing is saved. */

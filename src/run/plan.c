@@ -246,6 +246,7 @@ sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
     int taps = o->learner.taps, depth = o->vit->config.depth; /* of the memo and the learner; 0: half of the blocks */
     const sfp__vit_memo_options mo = {.directory = o->cache,
                                       .max_bytes = (uint64_t)o->cache_mebibytes << 20,
+                                      .merge_tokens = o->learner.method ? o->learner.merge_tokens : 0,
                                       .taps = taps < depth ? taps : depth, /* the learner refuses more */
                                       .time = &p->time};
     if (!o->cache)

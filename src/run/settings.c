@@ -50,7 +50,7 @@ static const sfp__no_effect_rule rules[] = {
      "without a queue, batches that arrive while the learner is busy are dropped"},
     {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
     {"cache-size", "!cache", "no cache", "nothing is stored; use --cache DIR"},
-    {"resize normalise taps tap-mean cache", "features=on", "data {data}", "its features are learned from as they are"},
+    {"resize normalise taps tap-mean merge-tokens cache", "features=on", "data {data}", "its features are learned from as they are"},
 };
 
 sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
