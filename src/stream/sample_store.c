@@ -435,10 +435,11 @@ static sfp_status open_file(sfp__store *s, const char *file, sfp_error *err)
         SQLITE_OK)
         return fail_db(s, err);
     TRY(create_tables(s, err));
-    /* A commit in the write-ahead log does not wait for the disk; sfp__store_prepare_checkpoint does. */
+    /* A commit in the write-ahead log does not wait for the disk; sfp__store_prepare_checkpoint does. Between checkpoints the log keeps up
+     * to 8 MB, because pages that change again, or are neighbours, are then written once to the file. */
+    static const char log[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8000";
     double until = sfp__monotonic_seconds() + BUSY_MILLISECONDS * 1e-3;
-    for (int code; s->path && (code = sqlite3_exec(s->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", NULL, NULL,
-                                                   NULL)) != SQLITE_OK;) {
+    for (int code; s->path && (code = sqlite3_exec(s->db, log, NULL, NULL, NULL)) != SQLITE_OK;) {
         if (code != SQLITE_BUSY || sfp__monotonic_seconds() > until) /* SQLite does not wait for this lock by itself */
             return fail_db(s, err);
         (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
