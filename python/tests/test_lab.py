@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -35,12 +37,33 @@ SMALL = ["--data", "synthetic:120", "--tasks", "3", "--img-size", "16", "--eval-
 GRID = ["--grid", "method=ncm,slda", "--grid", "taps=1,2", "--seeds", "2"]
 
 
-def lab(name: str, *arguments: str, cwd: Path, background: bool = False) -> subprocess.Popen[str] | subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", f"import sys; from streamfp.lab import commands; sys.argv[0] = 'streamfp-{name}'; sys.exit(commands.{name}())"]
-    options = {"cwd": cwd, "text": True, "env": {**os.environ, "STREAMFP_REGISTRY": str(cwd / "runs.db")}}
-    if background:
-        return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
-    return subprocess.run([*command, *arguments], capture_output=True, timeout=600, **options)
+# A command is forked from a process that has imported its modules already: importing them takes longer than most of the commands.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["streamfp.lab.commands", "streamfp.lab.output", "streamfp.lab.compare", "matplotlib.pyplot", "scipy.stats", "pytest"])
+
+
+def execute(name: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> None:
+    from streamfp.lab import commands
+
+    for stream, file in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(cwd / file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [f"streamfp-{name}", *arguments]
+    sys.exit(getattr(commands, name)())
+
+
+def start(name: str, *arguments: str, cwd: Path) -> multiprocessing.process.BaseProcess:
+    process = SERVER.Process(target=execute, args=(name, list(arguments), cwd, {**os.environ, "STREAMFP_REGISTRY": str(cwd / "runs.db")}))
+    process.start()
+    return process
+
+
+def lab(name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    process = start(name, *arguments, cwd=cwd)
+    process.join()
+    return subprocess.CompletedProcess(arguments, process.exitcode, (cwd / "stdout").read_text(), (cwd / "stderr").read_text())
 
 
 def numbers(out: Path) -> dict[tuple[str, ...], dict[str, float]]:
@@ -67,26 +90,21 @@ def test_all_outputs_are_written(whole: Path) -> None:
     assert all(math.isfinite(v["Acc"]) for v in numbers(whole).values())
 
 
-def test_several_jobs_give_the_same_numbers(whole: Path, tmp_path: Path) -> None:
-    done = lab("sweep", *GRID, *SMALL, "--out", "s", "--jobs", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert numbers(tmp_path / "s") == numbers(whole)
-
-
-def test_shards_join_to_the_whole(whole: Path, tmp_path: Path) -> None:
-    for i in (1, 2, 3):
-        done = lab("sweep", *GRID, *SMALL, "--out", "s", "--shard", f"{i}/3", cwd=tmp_path)
+def test_shards_of_several_jobs_join_to_the_whole(whole: Path, tmp_path: Path) -> None:
+    for i in (1, 2):
+        done = lab("sweep", *GRID, *SMALL, "--out", "s", "--jobs", "2", "--shard", f"{i}/2", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "s") == numbers(whole)
 
 
 def test_a_killed_execution_continues_and_runs_no_cell_twice(whole: Path, tmp_path: Path) -> None:
     for kills in range(1, 4):
-        process = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path, background=True)
-        while process.poll() is None and len(list(tmp_path.glob("s/cells/*/result.json"))) < 2 * kills:
+        process = start("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
+        while process.is_alive() and len(list(tmp_path.glob("s/cells/*/result.json"))) < 2 * kills:
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL if kills % 2 else signal.SIGINT)
-        process.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL if kills % 2 else signal.SIGINT)
+        process.join()
     finished = {p: p.stat().st_mtime_ns for p in tmp_path.glob("s/cells/*/result.json")}
     done = lab("sweep", *GRID, *SMALL, "--out", "s", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -96,8 +114,8 @@ def test_a_killed_execution_continues_and_runs_no_cell_twice(whole: Path, tmp_pa
 
 def test_other_data_is_run_again(tmp_path: Path) -> None:
     for samples in ("60", "90"):
-        assert lab("sweep", "--grid", "method=ncm", *SMALL, "--data", f"synthetic:{samples}", "--out", "s", cwd=tmp_path).returncode == 0
-    assert len(list(tmp_path.glob("s/cells/*/result.json"))) == 2 * 3
+        assert lab("sweep", "--grid", "method=ncm", "--seeds", "1", *SMALL, "--data", f"synthetic:{samples}", "--out", "s", cwd=tmp_path).returncode == 0
+    assert len(list(tmp_path.glob("s/cells/*/result.json"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -140,13 +158,13 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
 
 def test_an_experiment_has_tables_and_verdicts(tmp_path: Path) -> None:
     small = [*SMALL, "--orders", "1", "--seeds", "1", "--calibrate", "1", "--pool=4", "--prompt-length=2"]
-    done = lab("experiment", "E6", *small, "--out", "e", cwd=tmp_path)
+    done = lab("experiment", "E5", *small, "--out", "e", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "e" / "results.json").read_text())
     assert {c["state"] for c in found["cells"]} <= {"done", "starved"}
-    claim = next(c for c in found["claims"] if c["number"] == 11)
+    claim = next(c for c in found["claims"] if c["number"] == 10)
     assert claim["verdict"] == st.OPEN  # one repetition decides nothing
-    again = lab("experiment", "E6", *small, "--out", "e", "--check", str(tmp_path / "e" / "results.json"), cwd=tmp_path)
+    again = lab("experiment", "E5", *small, "--out", "e", "--check", str(tmp_path / "e" / "results.json"), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
 
 
