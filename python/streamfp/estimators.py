@@ -219,6 +219,8 @@ class StreamClassifier(_OfImages, _Classifier):
         if len(images) != len(y):
             raise ValueError(f"there are {len(images)} images and {len(y)} classes, expected as many")
         if not hasattr(self, "classes_"):
+            if not len(y) and classes is None:
+                raise ValueError("there are no images, expected at least one in the first call; does the directory exist?")
             self._start()
             self.learner_ = Learner(_engine(self.backbone, self.threads, self.image_size), Settings(self.settings))
             self.predictor_ = self.learner_.predictor(threads=self.threads)

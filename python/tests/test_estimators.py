@@ -104,6 +104,11 @@ def test_images_from_fit_to_pickle(photos: Photos, engine: Engine) -> None:
     assert with_engine.fit(X, y).learner_.engine is engine
 
 
+def test_a_directory_without_images_is_said(engine: Engine) -> None:
+    with pytest.raises(ValueError, match="there are no images"):
+        StreamClassifier(engine).fit([], [])
+
+
 def test_it_works_with_the_tools_of_scikit_learn(photos: Photos) -> None:
     X, y = [file for files in photos.values() for file in files], [name for name in photos for _ in range(8)]
     assert cross_val_score(StreamClassifier(), X, y, cv=2).mean() > 0.9

@@ -256,6 +256,8 @@ class Executor:
                 self._run(cell)
         for c in group:
             self.read(c)
+        if cell.state == WAITING:  # stopped
+            return
         with self.lock:
             self.done += 1
             self.executed += 1

@@ -37,7 +37,7 @@ def to_text(table: pd.DataFrame) -> str:
 
 def to_latex(table: pd.DataFrame, caption: str, label: str) -> str:
     escaped = {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$", "#": r"\#"}
-    text = table.style.to_latex(hrules=True, column_format="l" + "r" * table.shape[1], multicol_align="c")
+    text = table.rename_axis(index=None).style.to_latex(hrules=True, column_format="l" + "r" * table.shape[1], multicol_align="c")
     for a, b in escaped.items():
         text = text.replace(a, b) if a not in "&" else text
         caption = caption.replace(a, b)
