@@ -678,6 +678,93 @@ SFP_API sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *
 SFP_API sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *to, int merge, sfp_error *err);
 SFP_API sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *err);
 
+/* Submitted samples. A run whose setting "data" is "submitted" learns what the program submits while another thread calls sfp_run_step. The
+ * setting "out" is its directory; with the setting "resume" it continues there. All functions below are thread-safe beside sfp_run_step and
+ * each other. They are accepted from the first sfp_run_step on until the run ends, and must have returned before sfp_run_close.
+ *
+ *     sfp_submission s = SFP_SUBMISSION_INIT;
+ *     s.bytes = jpeg, s.byte_count = n, s.label = "cup", s.key = "camera-1/4711";
+ *     sfp_run_submit(run, &s, &id, NULL, &err);       the sample is on the disk, and will be learned once */
+typedef struct sfp_submission {
+    size_t size;       /* sizeof(sfp_submission) */
+    const void *bytes; /* of a JPEG, PNG or WebP file */
+    size_t byte_count;
+    const char *name;  /* NULL: "#ID". A name that another sample has is followed by #ID. */
+    const char *label; /* NULL: none; it waits for one */
+    const char *key;   /* a second submission with the same key is the same sample; NULL: none */
+    /* The answer that the program has given already; else the run predicts a sample without a label. */
+    int32_t answered;       /* 1: the following are set */
+    const char *class_name; /* NULL: nothing is learned yet */
+    double probability, unknown;
+    uint64_t timestamp; /* sfp_predictor_timestamps */
+} sfp_submission;
+#define SFP_SUBMISSION_INIT SFP_INIT(sfp_submission)
+
+/* Adds a sample. SFP_OK means: it is on the disk with its image and, if it has a label, is learned exactly once, even if the process is
+ * killed or the machine loses power. *repeated (may be NULL) 1: the key is known, and *id is the sample that it has made. SFP_ELIMIT: the images that
+ * wait to be learned fill the setting "keep-images"; submit it again later. SFP_EUNSUPPORTED: the same bytes were forgotten. The image is not decoded here: one that cannot be read is
+ * found when it is its turn. */
+SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_t *id, int *repeated, sfp_error *err);
+/* Gives a sample a label, or another one. SFP_OK means that the label is on the disk. A label that was learned is taken back exactly
+ * (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is not kept any more. */
+SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
+/* Forgets samples as sfp_run_forget does, and waits until nothing of them is left. */
+SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err);
+
+typedef enum sfp_standing {
+    SFP_WAITING = 0, /* for its label, or to be learned */
+    SFP_LEARNED = 1,
+    SFP_DROPPED = 2, /* its image was removed to make space before it had a label */
+    SFP_UNREADABLE = 3,
+    SFP_FORGOTTEN = 4
+} sfp_standing;
+
+/* A sample; texts are valid during the call. */
+typedef struct sfp_sample_info {
+    size_t size; /* set by the library */
+    uint64_t id;
+    const char *name, *label, *learned; /* learned: the label with which it is part of the learner. NULL: none */
+    const char *predicted, *reason;     /* predicted: the class of its answer; reason: why it was dropped. NULL: none */
+    double probability, unknown;        /* of the answer; NAN: none */
+    int64_t arrived;                    /* milliseconds since 1970 */
+    sfp_standing standing;
+    int32_t has_image;
+} sfp_sample_info;
+
+typedef struct sfp_sample_filter {
+    size_t size;         /* sizeof(sfp_sample_filter) */
+    uint64_t from;       /* the first id */
+    int32_t limit;       /* 0: 100 */
+    int32_t by_standing; /* 1: only samples of this */
+    sfp_standing standing;
+    int32_t unlabelled;            /* 1: only samples without a label */
+    const char *label, *predicted; /* NULL: any */
+} sfp_sample_filter;
+#define SFP_SAMPLE_FILTER_INIT SFP_INIT(sfp_sample_filter)
+
+/* Calls fn for each sample that the filter leaves, in order of id; it must not call a function on the run. Samples that were forgotten are
+ * left out. */
+SFP_API sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
+                                   sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
+                                   sfp_error *err);
+/* The bytes of the image of a sample, as they were submitted; free them with sfp_free. */
+SFP_API sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err);
+
+/* Calls fn for each class with the number of its learned samples, in order of names. sfp_run_add_class lists a class before it has a sample. */
+SFP_API sfp_status sfp_run_classes(sfp_run *run, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
+                                   void *ctx, sfp_error *err);
+SFP_API sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *err);
+
+/* counts: (5) samples by standing. */
+SFP_API sfp_status sfp_run_counts(sfp_run *run, uint64_t counts[5], sfp_error *err);
+/* Nothing is learned while the run is paused; samples are accepted, and wait. */
+SFP_API sfp_status sfp_run_pause(sfp_run *run, int paused, sfp_error *err);
+/* Returns when a checkpoint, the state and the report are written. */
+SFP_API sfp_status sfp_run_checkpoint(sfp_run *run, sfp_error *err);
+/* A predictor of what the run has learned so far, which may be used beside sfp_run_step. Create it before the first step, and free it
+ * before the run is closed. */
+SFP_API sfp_status sfp_run_predictor(sfp_run *run, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
+
 /* Results. docs/method.md, section 17, lists the fields of result.json. */
 SFP_API sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err); /* a result.json or a run directory */
 SFP_API void sfp_result_free(sfp_result *r);

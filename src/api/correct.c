@@ -118,7 +118,7 @@ static sfp_status ask(const char *dir, const char *file, const char *label, sfp_
     return wait_for(s, dir, number, number, err);
 }
 
-static sfp_status check_class(const char *name, sfp_error *err)
+sfp_status sfp__api_check_class(const char *name, sfp_error *err)
 {
     if (name && *name && strlen(name) <= SFP__CLASS_NAME_MAX && sfp__utf8_valid(name))
         return SFP_OK;
@@ -130,7 +130,7 @@ sfp_status sfp_run_correct(const char *dir, const char *file, const char *label,
 {
     IN_LIBRARY;
     SFP__REQUIRE(dir && file, "dir and file");
-    TRY(check_class(label, err));
+    TRY(sfp__api_check_class(label, err));
     return ask(dir, file, label, err);
 }
 
@@ -149,8 +149,8 @@ sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *t
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     int64_t number, count;
     SFP__REQUIRE(dir, "dir");
-    TRY(check_class(name, err));
-    TRY(check_class(to, err));
+    TRY(sfp__api_check_class(name, err));
+    TRY(sfp__api_check_class(to, err));
     TRY(open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, NULL, NULL, &count, err));
     if (count == 0 || strcmp(name, to) == 0)
@@ -185,7 +185,7 @@ sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *er
     OWNED_BY(removal_done) removal r = {0};
     int64_t count, first = 0, last = 0;
     SFP__REQUIRE(dir, "dir");
-    TRY(check_class(name, err));
+    TRY(sfp__api_check_class(name, err));
     TRY(open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));
     if (count == 0)

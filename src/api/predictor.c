@@ -36,17 +36,22 @@ static sfp_status finish(sfp_predictor **p, sfp__thread_pool **threads, sfp_pred
     return SFP_OK;
 }
 
-sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
+sfp_status sfp__api_predictor(sfp__learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
 {
-    IN_LIBRARY;
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *threads = NULL;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
+    TRY(begin(options, &o, &threads, err));
+    TRY(sfp__predictor_create(l, threads, o.max_batch, &p, err));
+    return finish(&p, &threads, out, err);
+}
+
+sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
+{
+    IN_LIBRARY;
     SFP__REQUIRE(l && out, "learner and out");
     TRY(sfp__thread_pool_check(sfp__api_engine(l)->pool, "the engine", err));
-    TRY(begin(options, &o, &threads, err));
-    TRY(sfp__predictor_create(sfp__api_core(l), threads, o.max_batch, &p, err));
-    return finish(&p, &threads, out, err);
+    return sfp__api_predictor(sfp__api_core(l), options, out, err);
 }
 
 /* Loads the sums that a state has, or else those of the checkpoint beside it. */
