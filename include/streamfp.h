@@ -422,6 +422,7 @@ typedef struct sfp_predictor_options {
     int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
     int32_t sums;      /* sfp_predictor_open: 1: also reads the sums of the state, for sfp_predictor_judge */
     int32_t reserved;
+    const char *cache; /* sfp_predictor_open: directory of a feature cache, as the setting "cache"; NULL: none */
 } sfp_predictor_options;
 #define SFP_PREDICTOR_OPTIONS_INIT SFP_INIT(sfp_predictor_options)
 
@@ -729,6 +730,7 @@ typedef struct sfp_sample_info {
     int64_t arrived;                    /* milliseconds since 1970 */
     sfp_standing standing;
     int32_t has_image;
+    const char *path; /* sfp_run_list, of a run with a watched directory: where its image is, or was; else NULL */
 } sfp_sample_info;
 
 typedef struct sfp_sample_filter {
@@ -747,6 +749,10 @@ typedef struct sfp_sample_filter {
 SFP_API sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
                                    sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
                                    sfp_error *err);
+/* The same for the run in the directory `dir`, which may be running or not; a limit of 0 is none. */
+SFP_API sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter,
+                                sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
+                                sfp_error *err);
 /* The bytes of the image of a sample, as they were submitted; free them with sfp_free. */
 SFP_API sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err);
 
