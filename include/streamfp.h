@@ -420,6 +420,8 @@ typedef struct sfp_predictor_options {
     size_t size;       /* sizeof(sfp_predictor_options) */
     int32_t threads;   /* 0: as many as the process may run on. A predictor has its own threads. */
     int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
+    int32_t sums;      /* sfp_predictor_open: 1: also reads the sums of the state, for sfp_predictor_judge */
+    int32_t reserved;
 } sfp_predictor_options;
 #define SFP_PREDICTOR_OPTIONS_INIT SFP_INIT(sfp_predictor_options)
 
@@ -427,7 +429,8 @@ typedef struct sfp_prediction {
     int32_t label;     /* the best class; -1: no class has been learned yet, or the image could not be read */
     sfp_status status; /* not SFP_OK: the image could not be read; see sfp_predictor_image_error */
     float probability; /* of that class; NaN for label -1 */
-    uint32_t reserved[3];
+    float own;         /* of sfp_predictor_judge: the probability of the sample's label; else 0 */
+    uint32_t reserved[2];
 } sfp_prediction;
 
 /* Of a learner, which must outlive it. options NULL: defaults. */
@@ -467,9 +470,46 @@ SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
  * or a predictor of the backbone's own head. */
 SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
 /* (count, feature_dim) features of the last run: the class tokens after the last "taps" blocks and with "tap-mean" the mean patch
- * token before them. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
+ * token before them; of images that could not be read, undefined. NULL: a predictor of fingerprints does not compute them, nor do
+ * sfp_predictor_judge and sfp_predictor_queue. */
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
 SFP_API int sfp_predictor_feature_dim(const sfp_predictor *p); /* length of a row; 0: no features */
+
+/* Judges samples that were learned with these labels, each by the learner without the sample: exactly, in closed form, with the strengths
+ * that were chosen with all samples. features (count, feature_dim): those of a run of this predictor. predictions, sfp_predictor_scores and
+ * sfp_predictor_unknown are then as after a run. A class without other samples has probability 0; a label whose class has no samples gives
+ * label -1. Only ncm, slda and ridge without a half-life, and a predictor that has the sums: of a learner, or opened with options.sums (else
+ * SFP_EUNSUPPORTED).
+ *
+ *     sfp_predictor_run(predictor, count, images, predictions, &err);
+ *     memcpy(features, sfp_predictor_features(predictor), ...);       (or kept from an earlier run)
+ *     sfp_predictor_judge(predictor, count, features, labels, predictions, &err);
+ *     n = sfp_suspects(count, labels, predictions, 10, suspects); */
+SFP_API sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float *features, const int32_t *labels,
+                                       sfp_prediction *predictions, sfp_error *err);
+/* Writes up to `limit` indices of judged samples with another answer than their label, the largest difference of both probabilities first;
+ * returns their number. */
+SFP_API int sfp_suspects(int count, const int32_t *labels, const sfp_prediction *predictions, int limit, int32_t *indices);
+
+/* Why a sample is in the queue: the learner hesitates between classes; it is farther from all classes than 95 % of the known samples
+ * ("unknown"); or it is unlike the others in the queue. */
+typedef enum sfp_queue_reason { SFP_REASON_UNCERTAIN = 0, SFP_REASON_UNLIKE = 1, SFP_REASON_DIVERSE = 2 } sfp_queue_reason;
+
+typedef struct sfp_queued {
+    int32_t index;
+    int32_t reason; /* sfp_queue_reason */
+    float score;    /* at least 0; falls from one to the next */
+    uint32_t reserved;
+} sfp_queued;
+
+/* Chooses the samples whose labels would teach most, best first, from those without a label: each is the one with the largest
+ *
+ *     (1 - (p1 - p2)) * (0.5 + unknown) * distance
+ *
+ * where p1 and p2 are its highest probabilities, unknown is 0.5 if it has no such score, and distance is the cosine distance of its feature
+ * (the last D values) to the nearest one that was chosen before. features: as above. *found: number of samples written to out (limit). */
+SFP_API sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *features, int limit, sfp_queued *out, int *found,
+                                       sfp_error *err);
 
 /* ------------------------------------------------------------------------------------------------------------- 7 Sources
  *

@@ -5,8 +5,10 @@
 #include "base/in_library.h"
 #include "learner/learner_internal.h"
 #include "learner/state/state.h"
+#include "stream/source_internal.h"
 
 #include <limits.h>
+#include <string.h>
 
 enum { BACKBONE_BATCH = 128, IMAGES_MAX = 1 << 20 };
 
@@ -52,6 +54,17 @@ sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *opt
     return sfp__api_predictor(sfp__api_core(l), options, out, err);
 }
 
+/* Loads the sums that a state has, or else those of the checkpoint beside it. */
+static sfp_status load_sums(sfp_predictor *p, const char *given, const char *state, sfp_error *err)
+{
+    OWNED char *checkpoint = NULL;
+    sfp_status status = sfp__predictor_load_sums(p, state, err);
+    if (status != SFP_EUNSUPPORTED || strcmp(given, state) == 0)
+        return status;
+    TRY(sfp__path_make(given, "checkpoint", &checkpoint, err));
+    return sfp__predictor_load_sums(p, checkpoint, err);
+}
+
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                               sfp_error *err)
 {
@@ -64,6 +77,8 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
     TRY(sfp__state_path(state, path, sizeof path, err));
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__predictor_open(e->vit, threads, path, o.max_batch, &p, err));
+    if (o.sums)
+        TRY(load_sums(p, state, path, err));
     return finish(&p, &threads, out, err);
 }
 
@@ -160,12 +175,12 @@ const float *sfp_predictor_scores(const sfp_predictor *p)
 
 const float *sfp_predictor_features(const sfp_predictor *p)
 {
-    return p->count >= 0 && !p->learner ? p->query : NULL;
+    return p->count >= 0 && !p->rows ? p->query : NULL;
 }
 
 int sfp_predictor_feature_dim(const sfp_predictor *p)
 {
-    return p->learner ? 0 : p->tap_dim;
+    return p->rows ? 0 : p->tap_dim;
 }
 
 const float *sfp_predictor_unknown(const sfp_predictor *p)
