@@ -75,6 +75,7 @@ extern const sfp__command sfp__cmd_pretrain;
 extern const sfp__command sfp__cmd_run;
 extern const sfp__command sfp__cmd_runs;
 extern const sfp__command sfp__cmd_select;
+extern const sfp__command sfp__cmd_serve;
 
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp__command *const sfp__commands[];
