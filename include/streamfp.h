@@ -493,22 +493,20 @@ SFP_API sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float 
 SFP_API int sfp_suspects(int count, const int32_t *labels, const sfp_prediction *predictions, int limit, int32_t *indices);
 
 /* Why a sample is in the queue: the learner hesitates between classes; it is farther from all classes than 95 % of the known samples
- * ("unknown"); or it is unlike the others in the queue. */
+ * ("unknown"); or its class has few samples, or nothing was learned yet and it is unlike those before it. */
 typedef enum sfp_queue_reason { SFP_REASON_UNCERTAIN = 0, SFP_REASON_UNLIKE = 1, SFP_REASON_DIVERSE = 2 } sfp_queue_reason;
 
 typedef struct sfp_queued {
     int32_t index;
     int32_t reason; /* sfp_queue_reason */
-    float score;    /* at least 0; falls from one to the next */
+    float score;    /* above 0; does not rise from one to the next */
     uint32_t reserved;
 } sfp_queued;
 
-/* Chooses the samples whose labels would teach most, best first, from those without a label: each is the one with the largest
- *
- *     (1 - (p1 - p2)) * (0.5 + unknown) * distance
- *
- * where p1 and p2 are its highest probabilities, unknown is 0.5 if it has no such score, and distance is the cosine distance of its feature
- * (the last D values) to the nearest one that was chosen before. features: as above. *found: number of samples written to out (limit). */
+/* Chooses the samples whose labels would teach most, best first, from those without a label. The next one has the answer with the fewest
+ * samples, counting those that were learned and those in the queue; of these it is the one with the smallest difference between its two
+ * highest probabilities. Before anything was learned, the next one is farthest from those before it. features: as above. *found: number
+ * of samples written to out (limit). */
 SFP_API sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *features, int limit, sfp_queued *out, int *found,
                                        sfp_error *err);
 
