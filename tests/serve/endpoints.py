@@ -119,6 +119,25 @@ def test_predict(s):
     error(s, "a large body", "POST", "/v1/predict", 413, "too_large", b"x" * 300000)
 
 
+def test_review(s):
+    ids = [s.post("/v1/samples", p)[1]["id"] for p in images(mkfile, directory, 3, 7000)]
+    queue = s.get("/v1/queue?limit=2")[1]["samples"]
+    check("the queue", (len(queue), {q["id"] for q in queue} <= set(ids), all(q["reason"] in ("uncertain", "unlike", "diverse") for q in queue)),
+          (2, True, True))
+    check("best first", queue[0]["score"] >= queue[1]["score"], True)
+    data = s.get("/v1/classes")[1]
+    rows = data["confusion"]["counts"]
+    check("every learned sample is judged", [sum(r) for r in rows], [c["samples"] for c in data["classes"]])
+    check("accuracy", [c["accuracy"] for c in data["classes"]], [rows[i][i] / sum(rows[i]) for i in range(len(rows))])
+    check("curve", [c["curve"] for c in data["classes"]], [[[c["samples"], c["accuracy"]]] for c in data["classes"]])
+    suspects = s.get("/v1/suspects?limit=200")[1]["samples"]
+    check("suspects are the mix-ups", len(suspects), sum(map(sum, rows)) - sum(rows[i][i] for i in range(len(rows))))
+    check("another label is suggested", all(x["suggested"] != x["label"] and x["margin"] > 0 for x in suspects), True)
+    error(s, "limit", "GET", "/v1/queue?limit=0", 400, "invalid")
+    for i in ids:
+        check("it is forgotten", s.request("DELETE", f"/v1/samples/{i}")[0], 204)
+
+
 def test_classes(s):
     check("add a class", s.post("/v1/classes", {"name": "plate"})[0], 201)
     check("it is listed", [c["name"] for c in s.get("/v1/classes")[1]["classes"]], ["big mug", "cup", "plate"])
@@ -275,7 +294,7 @@ def test_models(directory):
 
 os.mkdir(directory + "/a")
 server = Server(streamfp, mkfile, directory + "/a", "--max-body", "200000", "--max-connections", "24").start()
-for test in (test_learning, test_lists, test_predict, test_classes, test_control, test_events, test_v2, test_limits):
+for test in (test_learning, test_lists, test_predict, test_review, test_classes, test_control, test_events, test_v2, test_limits):
     test(server)
 learned = server.get("/v1/status")[1]["samples"]
 check("it ends well", server.stop(), 0)
