@@ -183,12 +183,14 @@ sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *er
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     OWNED_BY(removal_done) removal r = {0};
     int64_t count, first = 0, last = 0;
+    bool added = false;
     SFP__REQUIRE(dir, "dir");
     TRY(sfp__api_check_class(name, err));
     TRY(sfp__api_open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));
+    TRY(sfp__store_remove_class(s, name, &added, err));
     if (count == 0)
-        return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s", name, dir);
+        return added ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s", name, dir);
     for (int i = 0; i < r.names.count; i++) {
         TRY(sfp__store_request(s, r.names.s[i], NULL, NULL, &last, err));
         first = first ? first : last;

@@ -256,7 +256,7 @@ sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *err)
     OWNED char *class = NULL;
     TRY(sfp__api_takes_samples(run, err));
     TRY(find_class(run, name, &class, err));
-    TRY(sfp__store_add_class(store_of(run), class, true, err));
+    TRY(sfp__store_add_class(store_of(run), class, err));
     return sfp__store_sync(store_of(run), err);
 }
 

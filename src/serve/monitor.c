@@ -469,9 +469,12 @@ static void report_watched(sfp__server *s, sfp__model *m)
 void sfp__events_tick(sfp__server *s)
 {
     struct sfp__events *e = sfp__server_events(s);
-    if (!has_subscribers(e))
-        return;
-    for (int i = 0; i < sfp__server_models(s); i++) {
+    uint64_t id;
+    bool heard = has_subscribers(e);
+    for (int i = 0; i < sfp__server_models(s) && !heard; i++)
+        while (sfp__model_watched(sfp__server_model(s, i), &id))
+            continue;
+    for (int i = 0; i < sfp__server_models(s) && heard; i++) {
         OWNED_BY(sfp__text_done) sfp__text t = {0};
         sfp__json j = {.text = &t};
         put_status(&j, sfp__server_model(s, i));

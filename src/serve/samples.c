@@ -39,17 +39,14 @@ static void put_members(sfp__json *j, const sfp_sample_info *s)
     sfp__json_bool(j, "has_image", s->has_image);
 }
 
-void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
-{
-    put_members(j, s);
-}
-
 typedef struct listing {
     sfp__json *json;
     const char *key;
     int left;            /* samples that may still be written */
     uint64_t last, only; /* only: UINT64_MAX: any */
     bool more, some;
+    bool bare;             /* the object is open */
+    sfp_standing standing; /* of the last one */
 } listing;
 
 static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err)
@@ -61,20 +58,36 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
         return SFP_OK;
     l->left--;
     l->last = s->id;
+    l->standing = s->standing;
     l->some = true;
-    sfp__json_object(l->json, l->key);
+    if (!l->bare)
+        sfp__json_object(l->json, l->key);
     put_members(l->json, s);
-    sfp__json_end(l->json);
+    if (!l->bare)
+        sfp__json_end(l->json);
     return SFP_OK;
+}
+
+static sfp_status find_sample(sfp__model *m, uint64_t id, listing *l, sfp_error *err)
+{
+    sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
+    f.from = id;
+    f.limit = 1;
+    return sfp_run_samples(sfp__model_run(m), &f, put_sample, l, err);
 }
 
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err)
 {
     listing l = {.json = j, .key = key, .left = 1, .only = id};
-    sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
-    f.from = id;
-    f.limit = 1;
-    TRY(sfp_run_samples(sfp__model_run(m), &f, put_sample, &l, err));
+    TRY(find_sample(m, id, &l, err));
+    *found = l.some;
+    return SFP_OK;
+}
+
+sfp_status sfp__json_sample_members(sfp__model *m, uint64_t id, sfp__json *j, bool *found, sfp_error *err)
+{
+    listing l = {.json = j, .left = 1, .only = id, .bare = true};
+    TRY(find_sample(m, id, &l, err));
     *found = l.some;
     return SFP_OK;
 }
@@ -119,19 +132,14 @@ sfp_status sfp__post_sample(sfp__request *r, sfp_error *err)
     }
     TRY(status);
     r->status = repeated ? 200 : 201;
-    OWNED_BY(sfp__text_done) sfp__text sample = {0};
-    sfp__json s = {.text = &sample}, j = {.text = &r->reply};
-    bool found = false;
+    sfp__json j = {.text = &r->reply}, none = {0};
+    listing l = {.json = &none, .left = 1, .only = id};
     if (repeated) /* it may have any standing by now */
-        TRY(sfp__json_sample(r->model, id, &s, NULL, &found, err));
+        TRY(find_sample(r->model, id, &l, err));
+    bool found = l.some;
     sfp__json_object(&j, NULL);
     sfp__json_uint(&j, "id", id);
-    if (!repeated)
-        sfp__json_string(&j, "standing", "waiting");
-    else if (!found)
-        sfp__json_string(&j, "standing", "forgotten");
-    else
-        sfp__json_raw(&j, "sample", sample.s);
+    sfp__json_string(&j, "standing", !repeated ? "waiting" : found ? standings[l.standing] : "forgotten");
     sfp__json_raw(&j, "prediction", answer.s ? answer.s : "null");
     sfp__json_end_all(&j);
     return SFP_OK;
@@ -251,6 +259,7 @@ sfp_status sfp__delete_sample(sfp__request *r, sfp_error *err)
     uint64_t id = 0;
     TRY(get_id(r, &id, err));
     TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, err));
+    sfp__review_forget(sfp__model_review(r->model), id);
     r->status = 204;
     sfp__events_sample(sfp__server_events(r->server), r->model, id);
     return SFP_OK;

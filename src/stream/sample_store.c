@@ -129,6 +129,7 @@ static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.
     X(ADD_KEY, "INSERT OR REPLACE INTO submission VALUES(?1, ?2)")                                                              \
     X(ADD_CLASS, "INSERT OR IGNORE INTO added_class VALUES(?1)")                                                                \
     X(REMOVE_CLASS, "DELETE FROM added_class WHERE name = ?1")                                                                  \
+    X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1") \
     X(CLASSES, "SELECT name, sum(n) FROM (SELECT label AS name, count(*) AS n FROM sample WHERE standing = 1 GROUP BY label"    \
                " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                       \
     X(LIST,                                                                                                                     \
@@ -741,6 +742,7 @@ sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *
     TRY(change(s, err, RELABEL, "tt", from, to));
     TRY(change(s, err, SETTLE, "")); /* those that were learned with the new name before they got the old one */
     TRY(change(s, err, RELABEL_LINES, "tt", from, to));
+    TRY(change(s, err, RENAME_ADDED, "tt", from, to));
     TRY(commit(s, err));
     s->renames = true;
     s->redeliveries++;
@@ -1374,10 +1376,18 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
     return SFP_OK;
 }
 
-sfp_status sfp__store_add_class(sfp__store *s, const char *name, bool added, sfp_error *err)
+sfp_status sfp__store_add_class(sfp__store *s, const char *name, sfp_error *err)
 {
     LOCK(s);
-    return change(s, err, added ? ADD_CLASS : REMOVE_CLASS, "t", name);
+    return change(s, err, ADD_CLASS, "t", name);
+}
+
+sfp_status sfp__store_remove_class(sfp__store *s, const char *name, bool *removed, sfp_error *err)
+{
+    LOCK(s);
+    TRY(change(s, err, REMOVE_CLASS, "t", name));
+    *removed = sqlite3_changes(s->db) > 0;
+    return commit(s, err);
 }
 
 sfp_status sfp__store_each_class(sfp__store *s, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),

@@ -245,7 +245,8 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
 /* Classes with the number of their learned samples, in order of their names. */
 sfp_status sfp__store_each_class(sfp__store *s, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
                                  void *ctx, sfp_error *err);
-/* Adds a class without samples (added), or no longer lists it. */
-sfp_status sfp__store_add_class(sfp__store *s, const char *name, bool added, sfp_error *err);
+/* Lists a class also without samples, or no longer. *removed: it was listed so. */
+sfp_status sfp__store_add_class(sfp__store *s, const char *name, sfp_error *err);
+sfp_status sfp__store_remove_class(sfp__store *s, const char *name, bool *removed, sfp_error *err);
 
 #endif
