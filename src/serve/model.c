@@ -18,7 +18,6 @@ struct sfp__model {
     const char *name, *dir;
     sfp_run *run;
     sfp_predictor *predictor;
-    struct sfp__review *review;
     pthread_t learner, answerer;
     bool learns, answers;
     pthread_mutex_t lock; /* guards the following */
@@ -58,7 +57,6 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 
 static void free_model(sfp__model *m)
 {
-    sfp__review_free(m->review);
     sfp_predictor_free(m->predictor);
     sfp_run_close(m->run);
     pthread_cond_destroy(&m->asked);
@@ -92,9 +90,7 @@ sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int ind
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->asked, NULL);
     pthread_cond_init(&m->answered, NULL);
-    m->review = sfp__review_create();
-    sfp_status status = sfp__check_memory(m->review, err);
-    status = status ? status : open_run(m, e, err);
+    sfp_status status = open_run(m, e, err);
     if (status)
         free_model(m);
     else
@@ -160,7 +156,7 @@ static sfp__question *take_questions(sfp__model *m, int *images)
 {
     sfp__question *taken = m->first, *last = NULL;
     *images = 0;
-    for (sfp__question *q = taken; q && (!last || (*images + q->count <= BATCH_IMAGES && !q->run && !last->run)); q = q->next) {
+    for (sfp__question *q = taken; q && (!last || *images + q->count <= BATCH_IMAGES); q = q->next) {
         *images += q->count;
         m->waiting--;
         last = q;
@@ -182,14 +178,12 @@ static void answer(sfp__model *m, sfp__question *list, int images)
     sfp_status status = sfp__alloc(&all, (size_t)images, sizeof *all, &err);
     if (!status)
         status = sfp__alloc(&predictions, (size_t)images, sizeof *predictions, &err);
-    if (list->run && !status)
-        status = list->run(list, m->predictor, &err);
-    for (const sfp__question *q = list; q && !status && images; first += q->count, q = q->next)
+    for (const sfp__question *q = list; q && !status; first += q->count, q = q->next)
         memcpy(all + first, q->images, (size_t)q->count * sizeof *all);
-    if (!status && images)
+    if (!status)
         status = sfp_predictor_run(m->predictor, images, all, predictions, &err);
     first = 0;
-    for (sfp__question *q = list; q && !status && images; first += q->count, q = q->next)
+    for (sfp__question *q = list; q && !status; first += q->count, q = q->next)
         q->answer(q, m->predictor, first, predictions + first);
     pthread_mutex_lock(&m->lock);
     m->status.answers += status ? 0 : (uint64_t)images;
@@ -291,11 +285,6 @@ const char *sfp__model_name(const sfp__model *m)
 const char *sfp__model_dir(const sfp__model *m)
 {
     return m->dir;
-}
-
-struct sfp__review *sfp__model_review(sfp__model *m)
-{
-    return m->review;
 }
 
 sfp_run *sfp__model_run(sfp__model *m)
