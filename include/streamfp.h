@@ -422,6 +422,7 @@ typedef struct sfp_predictor_options {
     int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
     int32_t sums;      /* sfp_predictor_open: 1: also reads the sums of the state, for sfp_predictor_judge */
     int32_t reserved;
+    const char *cache; /* sfp_predictor_open: directory of a feature cache, as the setting "cache"; NULL: none */
 } sfp_predictor_options;
 #define SFP_PREDICTOR_OPTIONS_INIT SFP_INIT(sfp_predictor_options)
 
@@ -492,22 +493,20 @@ SFP_API sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float 
 SFP_API int sfp_suspects(int count, const int32_t *labels, const sfp_prediction *predictions, int limit, int32_t *indices);
 
 /* Why a sample is in the queue: the learner hesitates between classes; it is farther from all classes than 95 % of the known samples
- * ("unknown"); or it is unlike the others in the queue. */
+ * ("unknown"); or its class has few samples, or nothing was learned yet and it is unlike those before it. */
 typedef enum sfp_queue_reason { SFP_REASON_UNCERTAIN = 0, SFP_REASON_UNLIKE = 1, SFP_REASON_DIVERSE = 2 } sfp_queue_reason;
 
 typedef struct sfp_queued {
     int32_t index;
     int32_t reason; /* sfp_queue_reason */
-    float score;    /* at least 0; falls from one to the next */
+    float score;    /* above 0; does not rise from one to the next */
     uint32_t reserved;
 } sfp_queued;
 
-/* Chooses the samples whose labels would teach most, best first, from those without a label: each is the one with the largest
- *
- *     (1 - (p1 - p2)) * (0.5 + unknown) * distance
- *
- * where p1 and p2 are its highest probabilities, unknown is 0.5 if it has no such score, and distance is the cosine distance of its feature
- * (the last D values) to the nearest one that was chosen before. features: as above. *found: number of samples written to out (limit). */
+/* Chooses the samples whose labels would teach most, best first, from those without a label. The next one has the answer with the fewest
+ * samples, counting those that were learned and those in the queue; of these it is the one with the smallest difference between its two
+ * highest probabilities. Before anything was learned, the next one is farthest from those before it. features: as above. *found: number
+ * of samples written to out (limit). */
 SFP_API sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *features, int limit, sfp_queued *out, int *found,
                                        sfp_error *err);
 
@@ -729,6 +728,7 @@ typedef struct sfp_sample_info {
     int64_t arrived;                    /* milliseconds since 1970 */
     sfp_standing standing;
     int32_t has_image;
+    const char *path; /* sfp_run_list, of a run with a watched directory: where its image is, or was; else NULL */
 } sfp_sample_info;
 
 typedef struct sfp_sample_filter {
@@ -747,6 +747,10 @@ typedef struct sfp_sample_filter {
 SFP_API sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
                                    sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
                                    sfp_error *err);
+/* The same for the run in the directory `dir`, which may be running or not; a limit of 0 is none. */
+SFP_API sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter,
+                                sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
+                                sfp_error *err);
 /* The bytes of the image of a sample, as they were submitted; free them with sfp_free. */
 SFP_API sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err);
 

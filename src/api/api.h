@@ -55,6 +55,8 @@ sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err);
 /* ----------------------------------------------------------------- correct.c */
 
 /* SFP_EINVAL: `name` cannot be that of a class. */
+/* Opens the store of samples of a run; it is not created. */
+sfp_status sfp__api_open_store(const char *dir, sfp__store **out, sfp_error *err);
 sfp_status sfp__api_check_class(const char *name, sfp_error *err);
 
 /* --------------------------------------------------------------- predictor.c */

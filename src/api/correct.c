@@ -73,8 +73,7 @@ static sfp_status serve_here(const char *dir, sfp_error *err)
     return sfp_run_finish(run, err);
 }
 
-/* Opens the store of a run; it is not created. */
-static sfp_status open_store(const char *dir, sfp__store **out, sfp_error *err)
+sfp_status sfp__api_open_store(const char *dir, sfp__store **out, sfp_error *err)
 {
     OWNED char *path = NULL;
     TRY(sfp__path_make(dir, SFP__STORE_NAME, &path, err));
@@ -112,7 +111,7 @@ static sfp_status ask(const char *dir, const char *file, const char *label, sfp_
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     char path[PATH_MAX];
     int64_t number;
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(find_sample(s, dir, file, &row, path, err));
     TRY(sfp__store_request(s, row.name, *path ? path : NULL, label, &number, err));
     return wait_for(s, dir, number, number, err);
@@ -151,7 +150,7 @@ sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *t
     SFP__REQUIRE(dir, "dir");
     TRY(sfp__api_check_class(name, err));
     TRY(sfp__api_check_class(to, err));
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, NULL, NULL, &count, err));
     if (count == 0 || strcmp(name, to) == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s, or already has this name", name, dir);
@@ -187,7 +186,7 @@ sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *er
     bool added = false;
     SFP__REQUIRE(dir, "dir");
     TRY(sfp__api_check_class(name, err));
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));
     TRY(sfp__store_remove_class(s, name, &added, err));
     if (count == 0)

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
+#define CACHE_BYTES (UINT64_C(4) << 30) /* as the setting cache-size has by default */
 enum { BACKBONE_BATCH = 128, IMAGES_MAX = 1 << 20 };
 
 DEFINE_OWNED_PTR(sfp_predictor, sfp_predictor_free)
@@ -54,6 +55,15 @@ sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *opt
     return sfp__api_predictor(sfp__api_core(l), options, out, err);
 }
 
+static sfp_status open_cache(sfp_predictor *p, const char *directory, sfp_error *err)
+{
+    const sfp__vit_memo_options o = {.directory = directory, .max_bytes = CACHE_BYTES, .taps = p->taps, .time = &p->time};
+    p->time.paused = true; /* nobody measures these passes */
+    TRY(sfp__vit_memo_create(p->vit, &o, &p->own_memo, err));
+    sfp__predictor_set_memo(p, p->own_memo);
+    return SFP_OK;
+}
+
 /* Loads the sums that a state has, or else those of the checkpoint beside it. */
 static sfp_status load_sums(sfp_predictor *p, const char *given, const char *state, sfp_error *err)
 {
@@ -77,6 +87,8 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
     TRY(sfp__state_path(state, path, sizeof path, err));
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__predictor_open(e->vit, threads, path, o.max_batch, &p, err));
+    if (o.cache)
+        TRY(open_cache(p, o.cache, err));
     if (o.sums)
         TRY(load_sums(p, state, path, err));
     return finish(&p, &threads, out, err);

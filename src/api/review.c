@@ -4,8 +4,10 @@
 
 #include "base/in_library.h"
 #include "base/mem.h"
+#include "learner/learner_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS_MAX = 1 << 24 };
@@ -76,37 +78,91 @@ static const float unlike = 0.95F, uncertain = 0.5F;
 
 /* A sample without a label. */
 typedef struct candidate {
-    float weight, norm, distance; /* norm: of its feature; distance: to the nearest chosen sample */
-    int32_t reason;
+    int32_t index, reason, label; /* label: its answer; -1: nothing was learned yet */
+    float doubt;                  /* 1 - the difference of its highest probabilities */
+    int64_t known;                /* samples of this class that were learned, and candidates with this answer and more doubt */
 } candidate;
 
-static candidate weigh(const sfp__predictions *found, int i, const float *feature, int dim)
+static candidate look_at(const sfp__predictions *found, int i)
 {
-    float best[2] = {0}, unknown = isnan(found->unknown[i]) ? 0.5F : found->unknown[i];
-    double square = 0;
-    for (int c = 0; c < found->classes; c++) {
-        float p = expf(found->scores[(size_t)i * (size_t)found->classes + (size_t)c]);
+    candidate c = {.index = i, .label = found->label[i], .reason = SFP_REASON_DIVERSE};
+    float best[2] = {0};
+    for (int k = 0; k < found->classes; k++) {
+        float p = expf(found->scores[(size_t)i * (size_t)found->classes + (size_t)k]);
         best[1] = fmaxf(best[1], fminf(p, best[0]));
         best[0] = fmaxf(best[0], p);
     }
-    for (int k = 0; k < dim; k++)
-        square += (double)feature[k] * (double)feature[k];
-    float doubts = 1 - (best[0] - best[1]);
-    return (candidate){.weight = doubts * (0.5F + unknown),
-                       .norm = (float)sqrt(square),
-                       .distance = 2, /* as far as possible */
-                       .reason = found->unknown[i] >= unlike ? SFP_REASON_UNLIKE
-                                 : doubts >= uncertain       ? SFP_REASON_UNCERTAIN
-                                                             : SFP_REASON_DIVERSE};
+    c.doubt = 1 - (best[0] - best[1]);
+    if (found->unknown[i] >= unlike)
+        c.reason = SFP_REASON_UNLIKE;
+    else if (c.label >= 0 && c.doubt >= uncertain)
+        c.reason = SFP_REASON_UNCERTAIN;
+    return c;
 }
 
-static float cosine_distance(int dim, const float *a, float norm_a, const float *b, float norm_b)
+static int by_doubt(const void *a, const void *b)
 {
-    double sum = 0;
-    for (int k = 0; k < dim; k++)
-        sum += (double)a[k] * (double)b[k];
-    double norms = (double)norm_a * (double)norm_b;
-    return norms > 0 ? (float)fmax(0, 1 - sum / norms) : 0;
+    const candidate *x = a, *y = b;
+    return x->doubt != y->doubt ? (x->doubt < y->doubt) - (x->doubt > y->doubt) : x->index - y->index;
+}
+
+static int by_known(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    return x->known != y->known ? (x->known > y->known) - (x->known < y->known) : by_doubt(a, b);
+}
+
+/* Sorts the candidates, those first whose answers have the fewest samples. */
+static sfp_status rank_by_classes(sfp_predictor *p, int classes, int count, candidate *list, sfp_error *err)
+{
+    OWNED int64_t *known = NULL;
+    TRY(sfp__alloc(&known, (size_t)classes, sizeof *known, err));
+    pthread_mutex_lock(&p->learner->head_lock);
+    for (int c = 0; c < classes; c++)
+        known[c] = sfp__head_label_samples(p->learner->head, c);
+    pthread_mutex_unlock(&p->learner->head_lock);
+    qsort(list, (size_t)count, sizeof *list, by_doubt);
+    for (int i = 0; i < count; i++)
+        list[i].known = known[list[i].label]++;
+    qsort(list, (size_t)count, sizeof *list, by_known);
+    return SFP_OK;
+}
+
+static float cosine(int dim, const float *a, const float *b)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (int k = 0; k < dim; k++) {
+        ab += (double)a[k] * (double)b[k];
+        aa += (double)a[k] * (double)a[k];
+        bb += (double)b[k] * (double)b[k];
+    }
+    return aa > 0 && bb > 0 ? (float)(ab / sqrt(aa * bb)) : 1;
+}
+
+/* Before anything was learned: sorts the first `limit` so that each is farthest from those before it. */
+static sfp_status rank_by_distance(const sfp_predictor *p, const float *features, int limit, int count, candidate *list,
+                                   sfp_error *err)
+{
+    OWNED float *nearest = NULL; /* similarity to the nearest sample before */
+    size_t width = (size_t)p->tap_dim, last = width - (size_t)p->D;
+    TRY(sfp__alloc(&nearest, (size_t)count + 1, sizeof *nearest, err));
+    for (int i = 0; i < count; i++)
+        nearest[i] = -2;
+    for (int n = 0; n < limit && n < count; n++) {
+        int best = n;
+        for (int i = n + 1; i < count; i++)
+            best = nearest[list[i].index] < nearest[list[best].index] ? i : best;
+        const candidate chosen = list[best];
+        list[best] = list[n];
+        list[n] = chosen;
+        for (int i = n + 1; i < count; i++) {
+            float *near = &nearest[list[i].index];
+            *near = fmaxf(*near, cosine(p->D, features + (size_t)list[i].index * width + last,
+                                        features + (size_t)chosen.index * width + last));
+        }
+        list[n].known = n;
+    }
+    return SFP_OK;
 }
 
 sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *features, int limit, sfp_queued *out, int *found,
@@ -115,29 +171,20 @@ sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *feature
     IN_LIBRARY;
     OWNED candidate *list = NULL;
     sfp__predictions answers;
+    bool knows = true;
     SFP__REQUIRE((out || limit == 0) && found, "out and found");
     if (limit < 0)
         return sfp__fail(err, SFP_EINVAL, "limit is %d, expected at least 0", limit);
     TRY(run(p, count, features, NULL, &answers, err));
     TRY(sfp__alloc(&list, (size_t)count + 1, sizeof *list, err));
-    size_t width = (size_t)p->tap_dim;
-    const float *last = features + width - (size_t)p->D; /* the feature of row 0 */
-    for (int i = 0; i < count; i++)
-        list[i] = weigh(&answers, i, last + (size_t)i * width, p->D);
-    int n = 0;
-    for (; n < limit && n < count; n++) {
-        int best = -1;
-        for (int i = 0; i < count; i++)
-            if (list[i].distance >= 0 &&
-                (best < 0 || list[i].weight * list[i].distance > list[best].weight * list[best].distance))
-                best = i;
-        candidate *chosen = &list[best];
-        out[n] = (sfp_queued){.index = best, .reason = chosen->reason, .score = chosen->weight * chosen->distance};
-        chosen->distance = -1;
-        for (int i = 0; i < count; i++)
-            list[i].distance = fminf(list[i].distance, cosine_distance(p->D, last + (size_t)i * width, list[i].norm,
-                                                                       last + (size_t)best * width, chosen->norm));
+    for (int i = 0; i < count; i++) {
+        list[i] = look_at(&answers, i);
+        knows = knows && list[i].label >= 0;
     }
-    *found = n;
+    TRY(knows ? rank_by_classes(p, answers.classes, count, list, err) : rank_by_distance(p, features, limit, count, list, err));
+    *found = limit < count ? limit : count;
+    for (int n = 0; n < *found; n++)
+        out[n] = (sfp_queued){
+            .index = list[n].index, .reason = list[n].reason, .score = 1 / (2 + (float)list[n].known - list[n].doubt)};
     return SFP_OK;
 }

@@ -5,11 +5,15 @@
 #include "base/in_library.h"
 #include "base/monotonic.h"
 #include "run/run_internal.h"
+#include "stream/source_internal.h"
 #include "stream/submitted.h"
 
 #include <limits.h>
 #include <math.h>
 #include <time.h>
+#include <unistd.h>
+
+DEFINE_OWNED_PTR(sfp_result, sfp_result_free)
 
 static const double answer_seconds = 120;
 enum { POLL_NS = 5000000, LIST_DEFAULT = 100, KEY_MAX = 512, NAME_MAX_BYTES = 1024 };
@@ -138,11 +142,15 @@ sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err)
 typedef struct sample_list {
     sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err);
     void *ctx;
+    const char *root; /* the watched directory; NULL: none */
 } sample_list;
 
 static sfp_status put_sample(void *ctx, const sfp__listed *l, sfp_error *err)
 {
     const sample_list *list = ctx;
+    OWNED char *path = NULL;
+    if (list->root && l->row->name)
+        TRY(sfp__path_make(list->root, l->row->name, &path, err));
     const sfp_sample_info info = {.size = sizeof info,
                                   .id = l->row->id,
                                   .name = l->row->name,
@@ -154,26 +162,60 @@ static sfp_status put_sample(void *ctx, const sfp__listed *l, sfp_error *err)
                                   .unknown = l->unknown,
                                   .arrived = l->arrived,
                                   .standing = (sfp_standing)l->row->standing,
-                                  .has_image = l->has_image};
+                                  .has_image = l->has_image,
+                                  .path = path};
     return list->fn(list->ctx, &info, err);
 }
 
-sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
-                           sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx, sfp_error *err)
+static sfp_status list_samples(sfp__store *s, const sfp_sample_filter *filter, int default_limit, sample_list *list,
+                               sfp_error *err)
 {
-    IN_LIBRARY;
     sfp_sample_filter f;
-    TRY(sfp__api_takes_samples(run, err));
-    SFP__REQUIRE(fn, "fn");
+    SFP__REQUIRE(list->fn, "fn");
     TRY(sfp__api_options(filter, &f, sizeof f, "sfp_sample_filter", err));
     const sfp__sample_query q = {.from = f.from,
                                  .standing = f.by_standing ? (int)f.standing : -1,
                                  .label = f.label,
                                  .class_name = f.predicted,
                                  .unlabelled = f.unlabelled != 0,
-                                 .limit = f.limit > 0 ? f.limit : LIST_DEFAULT};
-    sample_list list = {.fn = fn, .ctx = ctx};
-    return sfp__store_list(store_of(run), &q, put_sample, &list, err);
+                                 .limit = f.limit > 0 ? f.limit : default_limit};
+    return sfp__store_list(s, &q, put_sample, list, err);
+}
+
+sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
+                           sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx, sfp_error *err)
+{
+    IN_LIBRARY;
+    TRY(sfp__api_takes_samples(run, err));
+    return list_samples(store_of(run), filter, LIST_DEFAULT, &(sample_list){.fn = fn, .ctx = ctx}, err);
+}
+
+/* Returns the watched directory of a run, newly allocated; NULL: its samples come from elsewhere. */
+static sfp_status find_watched(const char *dir, char **out, sfp_error *err)
+{
+    static const char kind[] = "watch:", option[] = ",sync";
+    OWNED_PTR(sfp_result_free) sfp_result *r = NULL;
+    TRY(sfp_result_read(dir, &r, err));
+    const char *data = sfp_result_string(r, "config.data");
+    if (!data || strncmp(data, kind, strlen(kind)) != 0)
+        return SFP_OK;
+    data += strlen(kind);
+    size_t n = strlen(data), end = strlen(option);
+    if (n > end && strcmp(data + n - end, option) == 0 && access(data, F_OK) != 0)
+        n -= end;
+    return sfp__text_new(out, err, "%.*s", (int)n, data);
+}
+
+sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter,
+                        sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx, sfp_error *err)
+{
+    IN_LIBRARY;
+    OWNED char *root = NULL;
+    OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
+    SFP__REQUIRE(dir, "dir");
+    TRY(sfp__api_open_store(dir, &s, err));
+    TRY(find_watched(dir, &root, err));
+    return list_samples(s, filter, INT_MAX, &(sample_list){.fn = fn, .ctx = ctx, .root = root}, err);
 }
 
 sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err)

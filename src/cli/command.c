@@ -22,6 +22,8 @@ const sfp__command *const sfp__commands[] = {
     &sfp__cmd_correct,
     &sfp__cmd_classes,
     &sfp__cmd_forget,
+    &sfp__cmd_suspects,
+    &sfp__cmd_queue,
     &sfp__cmd_merge,
     &sfp__cmd_pretrain,
     &sfp__cmd_inspect,

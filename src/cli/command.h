@@ -67,6 +67,8 @@ extern const sfp__command sfp__cmd_inspect;
 extern const sfp__command sfp__cmd_classes;
 extern const sfp__command sfp__cmd_correct;
 extern const sfp__command sfp__cmd_forget;
+extern const sfp__command sfp__cmd_suspects;
+extern const sfp__command sfp__cmd_queue;
 extern const sfp__command sfp__cmd_merge;
 extern const sfp__command sfp__cmd_predict;
 extern const sfp__command sfp__cmd_pretrain;

@@ -146,6 +146,7 @@ void sfp__predictor_free(sfp_predictor *p)
     if (p->owns_learner)
         sfp__learner_free(p->learner);
     sfp__vit_plan_free(p->plan);
+    sfp__vit_memo_free(p->own_memo);
     if (p->owns_threads)
         sfp__thread_pool_free(p->threads);
     sfp__free(p->pass.block);

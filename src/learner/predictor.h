@@ -59,7 +59,9 @@ struct sfp_predictor {
     bool on_demand; /* not counted in snapshots.predictors: publishes snapshots itself */
     sfp__vit *vit;
     sfp__thread_pool *threads;
-    sfp__vit_memo *memo; /* feature cache; NULL: none */
+    sfp__vit_memo *memo;     /* feature cache; NULL: none */
+    sfp__vit_memo *own_memo; /* one that ends with the predictor; NULL: none */
+    sfp__time_source time;   /* of own_memo */
     sfp__learner_options opt;
     sfp__head *head;               /* closed-form head of a method; else NULL */
     const sfp__snapshot *snapshot; /* of the current run or of the last refresh; NULL: none */

@@ -3,9 +3,9 @@
 #define SFP_SERVE_INTERNAL_H
 
 #include "base/mem.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "io/json_read.h"
-#include "base/settings.h"
 #include "io/json_write.h"
 #include "serve/serve.h"
 
@@ -53,6 +53,8 @@ sfp_status sfp__model_close(sfp__model *m, sfp_error *err);
 const char *sfp__model_name(const sfp__model *m);
 const char *sfp__model_dir(const sfp__model *m);
 sfp_run *sfp__model_run(sfp__model *m);
+int sfp__model_dim(const sfp__model *m); /* length of a feature of its engine */
+struct sfp__review *sfp__model_review(sfp__model *m);
 bool sfp__model_ready(sfp__model *m);
 void sfp__model_get(sfp__model *m, sfp__model_status *out);
 sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err);
@@ -128,7 +130,8 @@ bool sfp__route_find(sfp__request *r);
 sfp__handler sfp__get_page, sfp__get_openapi; /* routes.c */
 sfp__handler sfp__post_predict;               /* predict.c */
 sfp__handler sfp__post_sample, sfp__get_samples, sfp__get_sample, sfp__get_sample_image, sfp__put_label, sfp__delete_sample,
-    sfp__get_classes, sfp__post_class, sfp__patch_class, sfp__delete_class; /* samples.c */
+    sfp__post_class, sfp__patch_class, sfp__delete_class;         /* samples.c */
+sfp__handler sfp__get_queue, sfp__get_suspects, sfp__get_classes; /* review.c */
 sfp__handler sfp__get_models, sfp__get_status, sfp__get_state, sfp__get_report, sfp__post_checkpoint, sfp__post_pause,
     sfp__post_resume, sfp__get_events, sfp__get_metrics, sfp__get_health, sfp__get_ready;                    /* monitor.c */
 sfp__handler sfp__v2_server, sfp__v2_live, sfp__v2_ready, sfp__v2_model, sfp__v2_model_ready, sfp__v2_infer; /* inference.c */
@@ -151,6 +154,8 @@ struct sfp__events *sfp__server_events(const sfp__server *s);
 
 /* {"classes":[...],"unknown":...} of an answer. */
 void sfp__json_prediction(sfp__json *j, const sfp_predictor *p, int i, const sfp_prediction *prediction, int top);
+/* The members of a sample. */
+void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
 /* {"id":...} of a sample; false: there is none. */
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err);
 /* Where a door leaves an image: decides whether it is one, predicts it if it has no label, and submits it. answer: the prediction as JSON
@@ -162,6 +167,12 @@ typedef struct sfp__arrival_in {
 } sfp__arrival_in;
 sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp__arrival_in *in, uint64_t *id, bool *repeated,
                             bool *unreadable, sfp__text *answer, sfp_error *err);
+
+/* ---------------------------------------------------------------- review.c */
+
+/* What a person should look at; the predictor belongs to it. */
+sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err);
+void sfp__review_free(struct sfp__review *v);
 
 /* ---------------------------------------------------------------- decode.c */
 

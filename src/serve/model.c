@@ -18,6 +18,8 @@ struct sfp__model {
     const char *name, *dir;
     sfp_run *run;
     sfp_predictor *predictor;
+    struct sfp__review *review;
+    int dim;
     pthread_t learner, answerer;
     bool learns, answers;
     pthread_mutex_t lock; /* guards the following */
@@ -57,6 +59,7 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 
 static void free_model(sfp__model *m)
 {
+    sfp__review_free(m->review);
     sfp_predictor_free(m->predictor);
     sfp_run_close(m->run);
     pthread_cond_destroy(&m->asked);
@@ -75,7 +78,15 @@ static sfp_status open_run(sfp__model *m, sfp_engine *e, sfp_error *err)
     p.max_batch = BATCH_IMAGES;
     TRY(sfp_settings_set(m->opt->settings, "out", m->dir, err)); /* the run copies the settings */
     TRY(sfp_run_open(e, m->opt->settings, &o, &m->run, err));
-    return sfp_run_predictor(m->run, &p, &m->predictor, err);
+    TRY(sfp_run_predictor(m->run, &p, &m->predictor, err));
+    sfp_predictor *other = NULL;
+    p.threads = 1;
+    m->dim = sfp_engine_dim(e);
+    TRY(sfp_run_predictor(m->run, &p, &other, err));
+    sfp_status status = sfp__review_create(m, other, &m->review, err);
+    if (status)
+        sfp_predictor_free(other);
+    return status;
 }
 
 sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int index, sfp__model **out, sfp_error *err)
@@ -285,6 +296,16 @@ const char *sfp__model_name(const sfp__model *m)
 const char *sfp__model_dir(const sfp__model *m)
 {
     return m->dir;
+}
+
+int sfp__model_dim(const sfp__model *m)
+{
+    return m->dim;
+}
+
+struct sfp__review *sfp__model_review(sfp__model *m)
+{
+    return m->review;
 }
 
 sfp_run *sfp__model_run(sfp__model *m)

@@ -39,6 +39,11 @@ static void put_members(sfp__json *j, const sfp_sample_info *s)
     sfp__json_bool(j, "has_image", s->has_image);
 }
 
+void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
+{
+    put_members(j, s);
+}
+
 typedef struct listing {
     sfp__json *json;
     const char *key;
@@ -263,16 +268,6 @@ static sfp_status put_class(void *ctx, const char *name, int64_t samples, sfp_er
     sfp__json_string(j, "name", name);
     sfp__json_int(j, "samples", samples);
     sfp__json_end(j);
-    return SFP_OK;
-}
-
-sfp_status sfp__get_classes(sfp__request *r, sfp_error *err)
-{
-    sfp__json j = {.text = &r->reply};
-    sfp__json_object(&j, NULL);
-    sfp__json_array(&j, "classes");
-    TRY(sfp_run_classes(sfp__model_run(r->model), put_class, &j, err));
-    sfp__json_end_all(&j);
     return SFP_OK;
 }
 
