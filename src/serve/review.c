@@ -3,12 +3,15 @@
  * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). */
 #include "serve/internal.h"
 
+#include "base/monotonic.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK = 64, LIMIT_MAX = 200, LIMIT_DEFAULT = 24, CURVE_SAMPLES = 256, CURVE_POINTS = 16, TESTS_MAX = 64 };
 static const size_t feature_bytes_max = (size_t)256 << 20;
+static const double compute_seconds = 3; /* for features, per request */
 
 typedef struct entry {
     uint64_t id;
@@ -192,9 +195,12 @@ static sfp_status update(struct sfp__review *v, sfp_error *err)
 {
     entry *chunk[CHUNK];
     int n = 0;
-    size_t left = feature_bytes_max / (v->dim * sizeof(float));
+    double until = sfp__monotonic_seconds() + compute_seconds;
     clear_classes(v);
     TRY(sfp_run_classes(sfp__model_run(v->model), add_class, v, err));
+    if (v->dim == 0) /* fingerprints: the predictor has no features, and nothing is judged */
+        return SFP_OK;
+    size_t left = feature_bytes_max / (v->dim * sizeof(float));
     TRY(list_samples(v, err));
     for (size_t i = v->count; i-- > 0;) {
         entry *e = &v->entries[i];
@@ -203,7 +209,7 @@ static sfp_status update(struct sfp__review *v, sfp_error *err)
             continue;
         }
         left--;
-        if (!e->feature && !e->bad)
+        if (!e->feature && !e->bad && sfp__monotonic_seconds() < until) /* the others at a later request */
             chunk[n++] = e;
         if (n == CHUNK) {
             TRY(compute_chunk(v, n, chunk, err));
