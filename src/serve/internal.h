@@ -35,8 +35,6 @@ typedef struct sfp__question {
     int count;
     const sfp_image *images; /* (count) */
     void (*answer)(struct sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions);
-    /* In place of images: called alone with the predictor, which may be used. */
-    sfp_status (*run)(struct sfp__question *q, sfp_predictor *p, sfp_error *err);
     void *ctx;
     /* of model.c */
     struct sfp__question *next;
@@ -52,10 +50,11 @@ sfp_status sfp__model_start(sfp__model *m, sfp_error *err);
 void sfp__model_stop(sfp__model *m);
 /* Joins the threads; returns how the run has ended. */
 sfp_status sfp__model_close(sfp__model *m, sfp_error *err);
-struct sfp__review *sfp__model_review(sfp__model *m);
 const char *sfp__model_name(const sfp__model *m);
 const char *sfp__model_dir(const sfp__model *m);
 sfp_run *sfp__model_run(sfp__model *m);
+int sfp__model_dim(const sfp__model *m); /* length of a feature of its engine */
+struct sfp__review *sfp__model_review(sfp__model *m);
 bool sfp__model_ready(sfp__model *m);
 void sfp__model_get(sfp__model *m, sfp__model_status *out);
 sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err);
@@ -132,7 +131,7 @@ sfp__handler sfp__get_page, sfp__get_openapi; /* routes.c */
 sfp__handler sfp__post_predict;               /* predict.c */
 sfp__handler sfp__post_sample, sfp__get_samples, sfp__get_sample, sfp__get_sample_image, sfp__put_label, sfp__delete_sample,
     sfp__post_class, sfp__patch_class, sfp__delete_class;         /* samples.c */
-sfp__handler sfp__get_classes, sfp__get_suspects, sfp__get_queue; /* review.c */
+sfp__handler sfp__get_queue, sfp__get_suspects, sfp__get_classes; /* review.c */
 sfp__handler sfp__get_models, sfp__get_status, sfp__get_state, sfp__get_report, sfp__post_checkpoint, sfp__post_pause,
     sfp__post_resume, sfp__get_events, sfp__get_metrics, sfp__get_health, sfp__get_ready;                    /* monitor.c */
 sfp__handler sfp__v2_server, sfp__v2_live, sfp__v2_ready, sfp__v2_model, sfp__v2_model_ready, sfp__v2_infer; /* inference.c */
@@ -155,10 +154,10 @@ struct sfp__events *sfp__server_events(const sfp__server *s);
 
 /* {"classes":[...],"unknown":...} of an answer. */
 void sfp__json_prediction(sfp__json *j, const sfp_predictor *p, int i, const sfp_prediction *prediction, int top);
+/* The members of a sample. */
+void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
 /* {"id":...} of a sample; false: there is none. */
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err);
-/* The members of a sample, into the object that is open. */
-sfp_status sfp__json_sample_members(sfp__model *m, uint64_t id, sfp__json *j, bool *found, sfp_error *err);
 /* Where a door leaves an image: decides whether it is one, predicts it if it has no label, and submits it. answer: the prediction as JSON
  * (may be NULL). *unreadable: the bytes are not an image. */
 typedef struct sfp__arrival_in {
@@ -171,12 +170,9 @@ sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp
 
 /* ---------------------------------------------------------------- review.c */
 
-/* The features of samples of a model that were looked at, and what was found. */
-struct sfp__review *sfp__review_create(void);
+/* What a person should look at; the predictor belongs to it. */
+sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err);
 void sfp__review_free(struct sfp__review *v);
-/* Keeps the feature of a sample that was predicted anyway. */
-void sfp__review_keep(struct sfp__review *v, uint64_t id, const float *feature, int dim);
-void sfp__review_forget(struct sfp__review *v, uint64_t id);
 
 /* ---------------------------------------------------------------- decode.c */
 

@@ -19,6 +19,7 @@ struct sfp__model {
     sfp_run *run;
     sfp_predictor *predictor;
     struct sfp__review *review;
+    int dim;
     pthread_t learner, answerer;
     bool learns, answers;
     pthread_mutex_t lock; /* guards the following */
@@ -77,7 +78,15 @@ static sfp_status open_run(sfp__model *m, sfp_engine *e, sfp_error *err)
     p.max_batch = BATCH_IMAGES;
     TRY(sfp_settings_set(m->opt->settings, "out", m->dir, err)); /* the run copies the settings */
     TRY(sfp_run_open(e, m->opt->settings, &o, &m->run, err));
-    return sfp_run_predictor(m->run, &p, &m->predictor, err);
+    TRY(sfp_run_predictor(m->run, &p, &m->predictor, err));
+    sfp_predictor *other = NULL;
+    p.threads = 1;
+    m->dim = sfp_engine_dim(e);
+    TRY(sfp_run_predictor(m->run, &p, &other, err));
+    sfp_status status = sfp__review_create(m, other, &m->review, err);
+    if (status)
+        sfp_predictor_free(other);
+    return status;
 }
 
 sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int index, sfp__model **out, sfp_error *err)
@@ -92,9 +101,7 @@ sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int ind
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->asked, NULL);
     pthread_cond_init(&m->answered, NULL);
-    m->review = sfp__review_create();
-    sfp_status status = sfp__check_memory(m->review, err);
-    status = status ? status : open_run(m, e, err);
+    sfp_status status = open_run(m, e, err);
     if (status)
         free_model(m);
     else
@@ -160,7 +167,7 @@ static sfp__question *take_questions(sfp__model *m, int *images)
 {
     sfp__question *taken = m->first, *last = NULL;
     *images = 0;
-    for (sfp__question *q = taken; q && (!last || (*images + q->count <= BATCH_IMAGES && !q->run && !last->run)); q = q->next) {
+    for (sfp__question *q = taken; q && (!last || *images + q->count <= BATCH_IMAGES); q = q->next) {
         *images += q->count;
         m->waiting--;
         last = q;
@@ -182,14 +189,12 @@ static void answer(sfp__model *m, sfp__question *list, int images)
     sfp_status status = sfp__alloc(&all, (size_t)images, sizeof *all, &err);
     if (!status)
         status = sfp__alloc(&predictions, (size_t)images, sizeof *predictions, &err);
-    if (list->run && !status)
-        status = list->run(list, m->predictor, &err);
-    for (const sfp__question *q = list; q && !status && images; first += q->count, q = q->next)
+    for (const sfp__question *q = list; q && !status; first += q->count, q = q->next)
         memcpy(all + first, q->images, (size_t)q->count * sizeof *all);
-    if (!status && images)
+    if (!status)
         status = sfp_predictor_run(m->predictor, images, all, predictions, &err);
     first = 0;
-    for (sfp__question *q = list; q && !status && images; first += q->count, q = q->next)
+    for (sfp__question *q = list; q && !status; first += q->count, q = q->next)
         q->answer(q, m->predictor, first, predictions + first);
     pthread_mutex_lock(&m->lock);
     m->status.answers += status ? 0 : (uint64_t)images;
@@ -291,6 +296,11 @@ const char *sfp__model_name(const sfp__model *m)
 const char *sfp__model_dir(const sfp__model *m)
 {
     return m->dir;
+}
+
+int sfp__model_dim(const sfp__model *m)
+{
+    return m->dim;
 }
 
 struct sfp__review *sfp__model_review(sfp__model *m)

@@ -236,8 +236,6 @@ sfp_status sfp__post_predict(sfp__request *r, sfp_error *err)
 typedef struct door_answer {
     sfp__text *text;
     sfp_submission *sample;
-    float *feature; /* NULL: none, or no memory */
-    int dim;
     char class_name[1025];
 } door_answer;
 
@@ -247,10 +245,6 @@ static void keep_answer(sfp__question *q, const sfp_predictor *p, int first, con
     const float *unknown = sfp_predictor_unknown(p);
     const char *name = prediction->label >= 0 ? sfp_predictor_class_name(p, prediction->label) : NULL;
     s->sample->answered = 1;
-    s->dim = sfp_predictor_feature_dim(p);
-    const float *features = sfp_predictor_features(p);
-    if (features && (s->feature = sfp__malloc((size_t)s->dim * sizeof *features)))
-        memcpy(s->feature, features + (size_t)first * (size_t)s->dim, (size_t)s->dim * sizeof *features);
     s->sample->timestamp = sfp_predictor_timestamps(p);
     s->sample->probability = (double)prediction->probability;
     s->sample->unknown = unknown ? (double)unknown[first] : (double)NAN;
@@ -286,10 +280,7 @@ sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp
         sfp__question q = {.count = 1, .images = &decoded.image, .answer = keep_answer, .ctx = &single};
         TRY(sfp__model_ask(m, &q, err));
     }
-    OWNED float *feature = single.feature;
     TRY(sfp_run_submit(sfp__model_run(m), &s, id, &again, err));
-    if (feature)
-        sfp__review_keep(sfp__model_review(m), *id, feature, single.dim);
     *repeated = again != 0;
     if (!again)
         sfp__events_sample(events, m, *id);

@@ -1,46 +1,68 @@
-/* What a person should look at: the accuracy of each class and its mix-ups, if each sample is answered by the model without it; labels that
- * are doubtful; samples whose labels would teach most. The judgements are those of the library; here are the features that they need.
- *
- * Features are kept in memory, up to a limit. Those that are missing are computed between answers, for a short time per request: at first
- * only a part of the samples is judged. Only the newest samples are. */
+/* What a person should look at: the queue, suspect labels, and how well each class is known. Features of samples are computed once and kept,
+ * up to a number of bytes for the newest samples, because forward passes are what takes time; they are computed again after a restart. All
+ * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-enum { SAMPLES_MAX = 4000, CHUNK = 16, LIMIT_MAX = 200, LIMIT_DEFAULT = 20, CURVE_MAX = 48 };
-static const double compute_seconds = 2;
-static const size_t bytes_max = (size_t)128 << 20;
+enum { CHUNK = 64, LIMIT_MAX = 200, LIMIT_DEFAULT = 24, CURVE_SAMPLES = 256, CURVE_POINTS = 16, TESTS_MAX = 64 };
+static const size_t feature_bytes_max = (size_t)256 << 20;
+static const double compute_seconds = 3; /* for features, per request */
 
-typedef struct feature {
+typedef struct entry {
     uint64_t id;
-    float *x; /* (dim) */
-} feature;
+    float *feature; /* (dim) NULL: not computed */
+    bool bad;       /* it cannot be */
+    int class;      /* place in `names` of the label with which it was learned; -1: it has no label and waits */
+    int answer;     /* of the judgement, likewise; -1: none */
+    float margin;   /* of the probabilities of answer and label */
+} entry;
 
-/* How the accuracy of a class has changed with the number of its samples. */
-typedef struct curve {
+typedef struct class_row {
     char *name;
-    int count, samples[CURVE_MAX];
-    double accuracy[CURVE_MAX];
-} curve;
+    int64_t samples;
+    int judged, right;
+    int label; /* of the predictor; -1: it does not know the class */
+    int curve_count;
+    struct {
+        int64_t samples;
+        double accuracy;
+    } curve[CURVE_POINTS];
+} class_row;
 
 struct sfp__review {
     pthread_mutex_t lock;
-    feature *features; /* (count) by id */
+    sfp__model *model;
+    sfp_predictor *predictor;
+    size_t dim;
+    entry *entries; /* (count) by id */
     size_t count, capacity;
-    int dim;
-    curve *curves;
-    size_t curve_count, curve_capacity;
+    class_row *classes; /* (class_count) by name */
+    int class_count;
+    size_t class_capacity;
 };
 
-struct sfp__review *sfp__review_create(void)
+sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err)
 {
-    struct sfp__review *v = sfp__calloc(1, sizeof *v);
-    if (v)
-        pthread_mutex_init(&v->lock, NULL);
-    return v;
+    struct sfp__review *v = NULL;
+    TRY(sfp__alloc(&v, 1, sizeof *v, err));
+    pthread_mutex_init(&v->lock, NULL);
+    v->model = m;
+    v->predictor = p;
+    v->dim = (size_t)sfp_predictor_feature_dim(p);
+    *out = v;
+    return SFP_OK;
+}
+
+static void clear_classes(struct sfp__review *v)
+{
+    for (int c = 0; c < v->class_count; c++)
+        sfp__free(v->classes[c].name);
+    v->class_count = 0;
 }
 
 void sfp__review_free(struct sfp__review *v)
@@ -48,428 +70,449 @@ void sfp__review_free(struct sfp__review *v)
     if (!v)
         return;
     for (size_t i = 0; i < v->count; i++)
-        sfp__free(v->features[i].x);
-    for (size_t i = 0; i < v->curve_count; i++)
-        sfp__free(v->curves[i].name);
-    sfp__free(v->features);
-    sfp__free(v->curves);
+        sfp__free(v->entries[i].feature);
+    clear_classes(v);
+    sfp__free(v->entries);
+    sfp__free(v->classes);
+    sfp_predictor_free(v->predictor);
     pthread_mutex_destroy(&v->lock);
     sfp__free(v);
 }
 
-/* The place of the first feature whose id is not smaller. The lock is held. */
-static size_t find_place(const struct sfp__review *v, uint64_t id)
+/* -------------------------------------------------------------------- listing */
+
+static int find_class(const struct sfp__review *v, const char *name)
 {
-    size_t low = 0, high = v->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (v->features[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static void remove_at(struct sfp__review *v, size_t at)
-{
-    sfp__free(v->features[at].x);
-    memmove(v->features + at, v->features + at + 1, (--v->count - at) * sizeof *v->features);
-}
-
-void sfp__review_keep(struct sfp__review *v, uint64_t id, const float *x, int dim)
-{
-    size_t bytes = (size_t)dim * sizeof *x;
-    pthread_mutex_lock(&v->lock);
-    size_t at = find_place(v, id);
-    bool known = at < v->count && v->features[at].id == id;
-    float *copy = known ? NULL : sfp__malloc(bytes);
-    if (copy && sfp__grow(&v->features, sizeof *v->features, v->count, v->count + 1, &v->capacity)) {
-        memmove(v->features + at + 1, v->features + at, (v->count++ - at) * sizeof *v->features);
-        memcpy(copy, x, bytes);
-        v->features[at] = (feature){.id = id, .x = copy};
-        v->dim = dim;
-        if (v->count * bytes > bytes_max)
-            remove_at(v, 0);
-    } else {
-        sfp__free(copy);
-    }
-    pthread_mutex_unlock(&v->lock);
-}
-
-void sfp__review_forget(struct sfp__review *v, uint64_t id)
-{
-    pthread_mutex_lock(&v->lock);
-    size_t at = find_place(v, id);
-    if (at < v->count && v->features[at].id == id)
-        remove_at(v, at);
-    pthread_mutex_unlock(&v->lock);
-}
-
-static bool has_feature(struct sfp__review *v, uint64_t id)
-{
-    pthread_mutex_lock(&v->lock);
-    size_t at = find_place(v, id);
-    bool known = at < v->count && v->features[at].id == id;
-    pthread_mutex_unlock(&v->lock);
-    return known;
-}
-
-/* ------------------------------------------------------------------ gathering */
-
-/* Samples of a model with their features. */
-typedef struct study {
-    sfp__model *model;
-    bool learned; /* learned samples; else those that wait for a label */
-    int count, capacity;
-    uint64_t *id;        /* (count) */
-    sfp__strings labels; /* (count) of learned samples */
-    float *features;     /* (count, dim) of those that have one: the others are removed */
-    int dim;
-    /* the judgement */
-    int classes;
-    sfp__strings names;          /* (classes) of the predictor */
-    int32_t *label;              /* (count) */
-    sfp_prediction *predictions; /* (count) */
-    int limit, found;
-    sfp_queued queued[LIMIT_MAX];
-    int32_t suspects[LIMIT_MAX];
-} study;
-
-static void free_study(study *s)
-{
-    if (!s)
-        return;
-    sfp__free(s->id);
-    sfp__free(s->features);
-    sfp__free(s->label);
-    sfp__free(s->predictions);
-    sfp__strings_done(&s->labels);
-    sfp__strings_done(&s->names);
-    sfp__free(s);
-}
-DEFINE_OWNED_PTR(study, free_study)
-
-static sfp_status add_sample(void *ctx, const sfp_sample_info *info, sfp_error *err)
-{
-    study *s = ctx;
-    if (s->count == s->capacity || !info->has_image || (s->learned ? !info->learned : info->label != NULL))
-        return SFP_OK;
-    if (s->learned)
-        TRY(sfp__strings_add(&s->labels, info->learned, err));
-    s->id[s->count++] = info->id;
-    return SFP_OK;
-}
-
-/* Lists the newest samples. */
-static sfp_status list_samples(study *s, sfp_error *err)
-{
-    sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
-    uint64_t counts[5], all = 0;
-    TRY(sfp_run_counts(sfp__model_run(s->model), counts, err));
-    for (int i = 0; i < 5; i++)
-        all += counts[i]; /* ids are given in turn */
-    f.from = all > 2 * SAMPLES_MAX ? all - 2 * SAMPLES_MAX : 0;
-    f.limit = s->capacity = 2 * SAMPLES_MAX;
-    f.by_standing = 1;
-    f.standing = s->learned ? SFP_LEARNED : SFP_WAITING;
-    f.unlabelled = !s->learned;
-    TRY(sfp__alloc(&s->id, (size_t)s->capacity, sizeof *s->id, err));
-    return sfp_run_samples(sfp__model_run(s->model), &f, add_sample, s, err);
-}
-
-typedef struct chunk {
-    struct sfp__review *review;
-    int count;
-    uint64_t id[CHUNK];
-    sfp_image images[CHUNK];
-    sfp__decoded decoded[CHUNK];
-} chunk;
-
-static void keep_features(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
-{
-    const chunk *c = q->ctx;
-    const float *x = sfp_predictor_features(p);
-    int dim = sfp_predictor_feature_dim(p);
-    (void)predictions;
-    for (int i = 0; x && i < c->count; i++)
-        sfp__review_keep(c->review, c->id[i], x + (size_t)(first + i) * (size_t)dim, dim);
-}
-
-static sfp_status compute_chunk(sfp__model *m, chunk *c, sfp_error *err)
-{
-    sfp__question q = {.count = c->count, .images = c->images, .answer = keep_features, .ctx = c};
-    sfp_status status = c->count ? sfp__model_ask(m, &q, err) : SFP_OK;
-    for (int i = 0; i < c->count; i++)
-        sfp__decoded_done(&c->decoded[i]);
-    c->count = 0;
-    return status;
-}
-
-/* Computes features that are missing, the newest first. */
-static sfp_status compute_features(study *s, sfp_error *err)
-{
-    OWNED chunk *c = NULL;
-    double until = sfp__monotonic_seconds() + compute_seconds;
-    TRY(sfp__alloc(&c, 1, sizeof *c, err));
-    c->review = sfp__model_review(s->model);
-    for (int i = s->count - 1; i >= 0 && sfp__monotonic_seconds() < until; i--) {
-        void *bytes = NULL;
-        size_t size;
-        if (has_feature(c->review, s->id[i]) || sfp_run_sample_image(sfp__model_run(s->model), s->id[i], &bytes, &size, NULL))
-            continue;
-        if (sfp__serve_decode(bytes, size, &c->decoded[c->count], NULL) == SFP_OK) {
-            c->images[c->count] = c->decoded[c->count].image;
-            c->id[c->count++] = s->id[i];
-        }
-        sfp_free(bytes);
-        if (c->count == CHUNK)
-            TRY(compute_chunk(s->model, c, err));
-    }
-    return compute_chunk(s->model, c, err);
-}
-
-/* Copies the features, and removes samples that have none. */
-static sfp_status take_features(study *s, sfp_error *err)
-{
-    struct sfp__review *v = sfp__model_review(s->model);
-    int kept = 0;
-    pthread_mutex_lock(&v->lock);
-    size_t dim = (size_t)v->dim;
-    sfp_status status = sfp__alloc(&s->features, (size_t)s->count * dim, sizeof *s->features, err);
-    for (int i = 0; i < s->count && !status; i++) {
-        size_t at = find_place(v, s->id[i]);
-        if (at == v->count || v->features[at].id != s->id[i])
-            continue;
-        memcpy(s->features + (size_t)kept * dim, v->features[at].x, dim * sizeof *s->features);
-        if (s->learned) {
-            char *label = s->labels.s[kept];
-            s->labels.s[kept] = s->labels.s[i];
-            s->labels.s[i] = label;
-        }
-        s->id[kept++] = s->id[i];
-    }
-    s->count = kept;
-    s->dim = (int)dim;
-    pthread_mutex_unlock(&v->lock);
-    return status;
-}
-
-static sfp_status judge(sfp__question *q, sfp_predictor *p, sfp_error *err)
-{
-    study *s = q->ctx;
-    TRY(sfp_predictor_refresh(p, err));
-    s->classes = sfp_predictor_classes(p);
-    for (int c = 0; c < s->classes; c++) {
-        const char *name = sfp_predictor_class_name(p, c);
-        TRY(sfp__strings_add(&s->names, name ? name : "", err));
-    }
-    if (!s->learned)
-        return sfp_predictor_queue(p, s->count, s->features, s->limit, s->queued, &s->found, err);
-    for (int i = 0; i < s->count; i++)
-        s->label[i] = i > 0 && strcmp(s->labels.s[i], s->labels.s[i - 1]) == 0 ? s->label[i - 1]
-                                                                               : sfp__strings_find(&s->names, s->labels.s[i]);
-    return sfp_predictor_judge(p, s->count, s->features, s->label, s->predictions, err);
-}
-
-static sfp_status make_study(sfp__request *r, bool learned, study **out, sfp_error *err)
-{
-    OWNED_PTR(free_study) study *s = NULL;
-    int64_t limit = LIMIT_DEFAULT;
-    TRY(sfp__request_int(r, "limit", 1, LIMIT_MAX, &limit, err));
-    TRY(sfp__alloc(&s, 1, sizeof *s, err));
-    s->model = r->model;
-    s->learned = learned;
-    s->limit = (int)limit;
-    TRY(list_samples(s, err));
-    TRY(compute_features(s, err));
-    TRY(take_features(s, err));
-    TRY(sfp__alloc(&s->label, (size_t)s->count, sizeof *s->label, err));
-    TRY(sfp__alloc(&s->predictions, (size_t)s->count, sizeof *s->predictions, err));
-    sfp__question q = {.run = judge, .ctx = s};
-    if (s->count)
-        TRY(sfp__model_ask(r->model, &q, err));
-    *out = TAKE(s);
-    return SFP_OK;
-}
-
-/* -------------------------------------------------------------- queue, suspects */
-
-/* Opens the object of a sample in the list. */
-static sfp_status open_sample(sfp__request *r, sfp__json *j, uint64_t id, sfp_error *err)
-{
-    bool found;
-    sfp__json_object(j, NULL);
-    return sfp__json_sample_members(r->model, id, j, &found, err);
-}
-
-sfp_status sfp__get_queue(sfp__request *r, sfp_error *err)
-{
-    static const char *const reasons[] = {"uncertain", "unlike", "diverse"};
-    OWNED_PTR(free_study) study *s = NULL;
-    sfp__json j = {.text = &r->reply};
-    TRY(make_study(r, false, &s, err));
-    sfp__json_object(&j, NULL);
-    sfp__json_array(&j, "samples");
-    for (int i = 0; i < s->found; i++) {
-        TRY(open_sample(r, &j, s->id[s->queued[i].index], err));
-        sfp__json_string(&j, "reason", reasons[s->queued[i].reason]);
-        sfp__json_real(&j, "score", (double)s->queued[i].score);
-        sfp__json_string(&j, "answer", s->queued[i].label < 0 ? NULL : s->names.s[s->queued[i].label]);
-        sfp__json_real(&j, "answer_probability", (double)s->queued[i].probability);
-        sfp__json_end(&j);
-    }
-    sfp__json_end_all(&j);
-    return SFP_OK;
-}
-
-/* Finds samples with this label and this answer without them; NULL: any. */
-static int find_judged(study *s, const char *label, const char *answer)
-{
-    int n = 0, from = label ? sfp__strings_find(&s->names, label) : -1, to = answer ? sfp__strings_find(&s->names, answer) : -1;
-    for (int i = 0; i < s->count && n < s->limit; i++)
-        if (s->predictions[i].label >= 0 && (!label || s->label[i] == from) && (!answer || s->predictions[i].label == to))
-            s->suspects[n++] = i;
-    return n;
-}
-
-sfp_status sfp__get_suspects(sfp__request *r, sfp_error *err)
-{
-    OWNED_PTR(free_study) study *s = NULL;
-    OWNED char *label = sfp__request_param(r, "label", 0), *answer = sfp__request_param(r, "answer", 0);
-    sfp__json j = {.text = &r->reply};
-    TRY(make_study(r, true, &s, err));
-    int n =
-        label || answer ? find_judged(s, label, answer) : sfp_suspects(s->count, s->label, s->predictions, s->limit, s->suspects);
-    sfp__json_object(&j, NULL);
-    sfp__json_array(&j, "samples");
-    for (int i = 0; i < n; i++) {
-        const sfp_prediction *p = &s->predictions[s->suspects[i]];
-        TRY(open_sample(r, &j, s->id[s->suspects[i]], err));
-        sfp__json_string(&j, "suggested", s->names.s[p->label]);
-        sfp__json_real(&j, "margin", (double)p->probability - (double)p->own);
-        sfp__json_end(&j);
-    }
-    sfp__json_end_all(&j);
-    return SFP_OK;
-}
-
-/* ---------------------------------------------------------------------- classes */
-
-/* Notes the accuracy of a class, and writes its curve. A curve that is full loses every second point. */
-static void put_curve(struct sfp__review *v, sfp__json *j, const char *name, int samples, double accuracy)
-{
-    curve *c = NULL;
-    pthread_mutex_lock(&v->lock);
-    for (size_t i = 0; i < v->curve_count && !c; i++)
-        if (strcmp(v->curves[i].name, name) == 0)
-            c = &v->curves[i];
-    if (!c && sfp__grow(&v->curves, sizeof *v->curves, v->curve_count, v->curve_count + 1, &v->curve_capacity)) {
-        v->curves[v->curve_count] = (curve){.name = sfp__strdup(name)};
-        c = v->curves[v->curve_count].name ? &v->curves[v->curve_count++] : NULL;
-    }
-    sfp__json_array(j, "curve");
-    if (c && isfinite(accuracy)) {
-        if (c->count == CURVE_MAX) {
-            for (int i = 0; i < CURVE_MAX / 2; i++) {
-                c->samples[i] = c->samples[2 * i];
-                c->accuracy[i] = c->accuracy[2 * i];
-            }
-            c->count = CURVE_MAX / 2;
-        }
-        int at = c->count > 0 && c->samples[c->count - 1] == samples ? c->count - 1 : c->count;
-        c->samples[at] = samples;
-        c->accuracy[at] = accuracy;
-        c->count = at + 1;
-    }
-    for (int i = 0; c && i < c->count; i++) {
-        sfp__json_array(j, NULL);
-        sfp__json_int(j, NULL, c->samples[i]);
-        sfp__json_real(j, NULL, c->accuracy[i]);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-    pthread_mutex_unlock(&v->lock);
-}
-
-typedef struct class_list {
-    sfp__strings names;
-    int64_t *samples; /* (names.count) */
-    size_t capacity;
-    int *row;    /* (classes of the predictor) place in this list; -1: none */
-    int *counts; /* (names.count, names.count) rows: labels; columns: answers */
-} class_list;
-
-static void class_list_done(class_list *l)
-{
-    sfp__strings_done(&l->names);
-    sfp__free(l->samples);
-    sfp__free(l->row);
-    sfp__free(l->counts);
+    for (int c = 0; name && c < v->class_count; c++)
+        if (strcmp(v->classes[c].name, name) == 0)
+            return c;
+    return -1;
 }
 
 static sfp_status add_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
 {
-    class_list *l = ctx;
-    size_t n = (size_t)l->names.count;
-    TRY(sfp__check_memory(sfp__grow(&l->samples, sizeof *l->samples, n, n + 1, &l->capacity), err));
-    TRY(sfp__strings_add(&l->names, name, err));
-    l->samples[n] = samples;
+    struct sfp__review *v = ctx;
+    size_t n = (size_t)v->class_count;
+    TRY(sfp__check_memory(sfp__grow(&v->classes, sizeof *v->classes, n, n + 1, &v->class_capacity), err));
+    v->classes[n] = (class_row){.name = sfp__strdup(name), .samples = samples, .label = -1};
+    TRY(sfp__check_memory(v->classes[n].name, err));
+    v->class_count++;
     return SFP_OK;
 }
 
-static sfp_status count_answers(class_list *l, const study *s, sfp_error *err)
+/* The samples of a new list, which takes over features of the old one. */
+typedef struct merge {
+    struct sfp__review *v;
+    entry *list;
+    size_t count, capacity, old;
+} merge;
+
+static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
 {
-    size_t n = (size_t)l->names.count;
-    TRY(sfp__alloc(&l->counts, n * n, sizeof *l->counts, err));
-    TRY(sfp__alloc(&l->row, (size_t)s->classes, sizeof *l->row, err));
-    for (int c = 0; c < s->classes; c++)
-        l->row[c] = sfp__strings_find(&l->names, s->names.s[c]);
-    for (int i = 0; i < s->count; i++) {
-        int label = s->label[i] >= 0 ? l->row[s->label[i]] : -1;
-        int answer = s->predictions[i].label >= 0 ? l->row[s->predictions[i].label] : -1;
-        if (label >= 0 && answer >= 0)
-            l->counts[(size_t)label * n + (size_t)answer]++;
+    merge *m = ctx;
+    const struct sfp__review *v = m->v;
+    entry e = {.id = s->id, .class = -1, .answer = -1};
+    if (s->learned ? (e.class = find_class(v, s->learned)) < 0 : s->label || s->standing != SFP_WAITING)
+        return SFP_OK;
+    while (m->old < v->count && v->entries[m->old].id < s->id)
+        m->old++;
+    entry *old = m->old < v->count && v->entries[m->old].id == s->id ? &v->entries[m->old] : NULL;
+    if (!old && !s->has_image)
+        return SFP_OK;
+    TRY(sfp__check_memory(sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity), err));
+    if (old) {
+        e.feature = old->feature; /* it belongs to the new list once that is complete */
+        e.bad = old->bad;
+    }
+    m->list[m->count++] = e;
+    return SFP_OK;
+}
+
+/* Frees the features of old entries that the new list does not have. */
+static void drop_others(const merge *m)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < m->v->count; i++) {
+        while (k < m->count && m->list[k].id < m->v->entries[i].id)
+            k++;
+        if (k == m->count || m->list[k].id != m->v->entries[i].id)
+            sfp__free(m->v->entries[i].feature);
+    }
+}
+
+static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
+{
+    merge m = {.v = v};
+    sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
+    all.limit = INT32_MAX;
+    sfp_run *run = sfp__model_run(v->model);
+    sfp_status status = sfp_run_samples(run, &all, add_entry, &m, err);
+    if (status) {
+        sfp__free(m.list);
+        return status;
+    }
+    drop_others(&m);
+    sfp__free(v->entries);
+    v->entries = m.list;
+    v->count = m.count;
+    v->capacity = m.capacity;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- features */
+
+/* Computes the features of some samples that have none. */
+static sfp_status compute_chunk(struct sfp__review *v, int n, entry *const *list, sfp_error *err)
+{
+    sfp__decoded decoded[CHUNK] = {0};
+    sfp_image images[CHUNK] = {0};
+    sfp_prediction answers[CHUNK];
+    sfp_status status = SFP_OK;
+    for (int i = 0; i < n; i++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        bool read = sfp_run_sample_image(sfp__model_run(v->model), list[i]->id, &bytes, &size, NULL) == SFP_OK &&
+                    sfp__serve_decode(bytes, size, &decoded[i], NULL) == SFP_OK;
+        sfp_free(bytes);
+        if (read)
+            images[i] = decoded[i].image;
+    }
+    status = sfp_predictor_run(v->predictor, n, images, answers, err);
+    for (int i = 0; i < n; i++) {
+        list[i]->bad = answers[i].status != SFP_OK;
+        if (!status && !list[i]->bad)
+            status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
+        if (!status && !list[i]->bad)
+            memcpy(list[i]->feature, sfp_predictor_features(v->predictor) + (size_t)i * v->dim, v->dim * sizeof(float));
+    }
+    for (int i = n - 1; i >= 0; i--)
+        sfp__decoded_done(&decoded[i]);
+    return status;
+}
+
+/* Brings samples, classes and features up to date; the newest samples have features. */
+static sfp_status update(struct sfp__review *v, sfp_error *err)
+{
+    entry *chunk[CHUNK];
+    int n = 0;
+    double until = sfp__monotonic_seconds() + compute_seconds;
+    clear_classes(v);
+    TRY(sfp_run_classes(sfp__model_run(v->model), add_class, v, err));
+    if (v->dim == 0) /* fingerprints: the predictor has no features, and nothing is judged */
+        return SFP_OK;
+    size_t left = feature_bytes_max / (v->dim * sizeof(float));
+    TRY(list_samples(v, err));
+    for (size_t i = v->count; i-- > 0;) {
+        entry *e = &v->entries[i];
+        if (left == 0) {
+            sfp__free(TAKE(e->feature));
+            continue;
+        }
+        left--;
+        if (!e->feature && !e->bad && sfp__monotonic_seconds() < until) /* the others at a later request */
+            chunk[n++] = e;
+        if (n == CHUNK) {
+            TRY(compute_chunk(v, n, chunk, err));
+            n = 0;
+        }
+    }
+    return n > 0 ? compute_chunk(v, n, chunk, err) : SFP_OK;
+}
+
+/* Finds entries with features: learned ones or those that wait. Returns their number. */
+static size_t find_entries(const struct sfp__review *v, bool learned, entry **out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (v->entries[i].feature && (v->entries[i].class >= 0) == learned)
+            out[n++] = &v->entries[i];
+    return n;
+}
+
+/* -------------------------------------------------------------------- judgement */
+
+/* The last point of the curve of a class is its accuracy by leaving one out. The others are those of heads of the first 1, 2, 4, ...
+ * samples of each class, on later samples. So few samples are learned fast. */
+static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
+{
+    const sfp_result *r = sfp_run_result(sfp__model_run(v->model));
+    const char *method = sfp_result_string(r, "config.method"), *form = sfp_result_string(r, "config.ridge"),
+               *mean = sfp_result_string(r, "config.tap-mean");
+    for (int64_t k = 1; k <= CURVE_SAMPLES; k *= 2) {
+        sfp_head *head = NULL;
+        sfp_head_options o = SFP_HEAD_OPTIONS_INIT;
+        OWNED int64_t *seen = NULL, *tested = NULL, *right = NULL;
+        OWNED bool *used = NULL;
+        int64_t total = 0;
+        bool any = false;
+        for (int c = 0; c < v->class_count; c++) {
+            total += v->classes[c].judged < k ? v->classes[c].judged : k;
+            any = any || v->classes[c].judged >= 2 * k;
+        }
+        if (!any || total > CURVE_SAMPLES)
+            break;
+        size_t classes = (size_t)v->class_count;
+        TRY(sfp__alloc(&seen, classes, sizeof *seen, err));
+        TRY(sfp__alloc(&tested, classes, sizeof *tested, err));
+        TRY(sfp__alloc(&right, classes, sizeof *right, err));
+        TRY(sfp__alloc(&used, n, sizeof *used, err));
+        o.threads = 1;
+        o.tap_dim = sfp__model_dim(v->model);
+        o.tap_mean = mean && strcmp(mean, "on") == 0;
+        o.plain = form && strcmp(form, "balanced") != 0;
+        TRY(sfp_head_create(method ? method : "ridge", (int)v->dim, &o, &head, err));
+        sfp_status status = SFP_OK;
+        for (size_t i = 0; i < n && !status; i++) {
+            const int32_t label = list[i]->class;
+            used[i] = seen[label]++ < k;
+            if (used[i])
+                status = sfp_head_learn(head, 1, list[i]->feature, 0, &label, NULL, err);
+        }
+        for (size_t i = 0; i < n && !status; i++) {
+            int c = list[i]->class;
+            sfp_prediction p;
+            if (used[i] || v->classes[c].judged < 2 * k || tested[c] >= TESTS_MAX)
+                continue;
+            status = sfp_head_predict(head, 1, list[i]->feature, 0, 1, &p, err);
+            tested[c]++;
+            right[c] += p.label == c;
+        }
+        sfp_head_free(head);
+        TRY(status);
+        for (size_t c = 0; c < classes; c++)
+            if (tested[c] > 0 && v->classes[c].curve_count < CURVE_POINTS - 1) {
+                class_row *row = &v->classes[c];
+                row->curve[row->curve_count].samples = k;
+                row->curve[row->curve_count++].accuracy = (double)right[c] / (double)tested[c];
+            }
+    }
+    return SFP_OK;
+}
+
+static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
+{
+    OWNED float *features = NULL;
+    int32_t labels[CHUNK];
+    sfp_prediction answers[CHUNK];
+    TRY(sfp__alloc(&features, CHUNK * v->dim, sizeof *features, err));
+    for (size_t from = 0; from < n; from += CHUNK) {
+        int m = n - from < CHUNK ? (int)(n - from) : CHUNK;
+        for (int i = 0; i < m; i++) {
+            memcpy(features + (size_t)i * v->dim, list[from + (size_t)i]->feature, v->dim * sizeof *features);
+            labels[i] = v->classes[list[from + (size_t)i]->class].label;
+        }
+        TRY(sfp_predictor_judge(v->predictor, m, features, labels, answers, err));
+        for (int i = 0; i < m; i++) {
+            entry *e = list[from + (size_t)i];
+            class_row *c = &v->classes[e->class];
+            e->answer = find_class(v, sfp_predictor_class_name(v->predictor, answers[i].label));
+            e->margin = e->answer >= 0 && e->answer != e->class ? answers[i].probability - answers[i].own : 0;
+            c->judged += e->answer >= 0;
+            c->right += e->answer == e->class;
+        }
+    }
+    return SFP_OK;
+}
+
+/* Judges all learned samples; *list (sfp__free) has them. */
+static sfp_status judge_all(struct sfp__review *v, size_t *n, entry ***list, sfp_error *err)
+{
+    OWNED entry **found = NULL;
+    TRY(update(v, err));
+    TRY(sfp_predictor_refresh(v->predictor, err));
+    for (int c = 0; c < sfp_predictor_classes(v->predictor); c++) {
+        int row = find_class(v, sfp_predictor_class_name(v->predictor, c));
+        if (row >= 0)
+            v->classes[row].label = c;
+    }
+    TRY(sfp__alloc(&found, v->count + 1, sizeof *found, err));
+    *n = find_entries(v, true, found);
+    TRY(judge(v, *n, found, err));
+    *list = TAKE(found);
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------------- routes */
+
+/* Writes a sample with more members. */
+typedef struct writer {
+    sfp__json *json;
+    const struct sfp__review *v;
+    const entry *e;
+    const sfp_queued *queued; /* NULL: a judged sample */
+} writer;
+
+static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err)
+{
+    static const char *const reasons[] = {"uncertain", "unlike", "diverse"};
+    const writer *w = ctx;
+    (void)err;
+    if (s->id != w->e->id)
+        return SFP_OK;
+    sfp__json_object(w->json, NULL);
+    sfp__json_members(w->json, s);
+    if (w->queued) {
+        sfp__json_string(w->json, "reason", reasons[w->queued->reason]);
+        sfp__json_float(w->json, "score", w->queued->score);
+        sfp__json_string(w->json, "answer", sfp_predictor_class_name(w->v->predictor, w->queued->label));
+        sfp__json_float(w->json, "answer_probability", w->queued->probability);
+    } else {
+        sfp__json_string(w->json, "suggested", w->e->answer < 0 ? NULL : w->v->classes[w->e->answer].name);
+        sfp__json_float(w->json, "margin", w->e->margin);
+    }
+    sfp__json_end(w->json);
+    return SFP_OK;
+}
+
+static sfp_status put_entry(const writer *w, sfp_error *err)
+{
+    sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
+    f.from = w->e->id;
+    f.limit = 1;
+    return sfp_run_samples(sfp__model_run(w->v->model), &f, put_sample, (void *)(uintptr_t)w, err);
+}
+
+static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    OWNED float *features = NULL;
+    OWNED sfp_queued *queue = NULL;
+    int found = 0;
+    TRY(update(v, err));
+    TRY(sfp__alloc(&list, v->count + 1, sizeof *list, err));
+    size_t n = find_entries(v, false, list);
+    TRY(sfp__alloc(&features, (n + 1) * v->dim, sizeof *features, err));
+    TRY(sfp__alloc(&queue, (size_t)limit, sizeof *queue, err));
+    for (size_t i = 0; i < n; i++)
+        memcpy(features + i * v->dim, list[i]->feature, v->dim * sizeof *features);
+    TRY(sfp_predictor_queue(v->predictor, (int)n, features, limit, queue, &found, err));
+    for (int k = 0; k < found; k++)
+        TRY(put_entry(&(const writer){j, v, list[queue[k].index], &queue[k]}, err));
+    return SFP_OK;
+}
+
+static int by_margin(const void *a, const void *b)
+{
+    const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
+    return x->margin != y->margin ? (x->margin < y->margin) - (x->margin > y->margin) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Suspects: label and answer NULL. Else the samples with this label and this answer without them. */
+static sfp_status get_judged(struct sfp__review *v, const char *label, const char *answer, int limit, sfp__json *j,
+                             sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    size_t n;
+    TRY(judge_all(v, &n, &list, err));
+    qsort(list, n, sizeof *list, by_margin);
+    for (size_t i = 0; i < n && limit > 0; i++) {
+        const entry *e = list[i];
+        if (label || answer ? (label && find_class(v, label) != e->class) || (answer && find_class(v, answer) != e->answer)
+                            : !(e->margin > 0))
+            continue;
+        TRY(put_entry(&(const writer){j, v, e, NULL}, err));
+        limit--;
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_limit(sfp__request *r, int *limit, sfp_error *err)
+{
+    int64_t n = LIMIT_DEFAULT;
+    TRY(sfp__request_int(r, "limit", 1, LIMIT_MAX, &n, err));
+    *limit = (int)n;
+    return SFP_OK;
+}
+
+sfp_status sfp__get_queue(sfp__request *r, sfp_error *err)
+{
+    struct sfp__review *v = sfp__model_review(r->model);
+    sfp__json j = {.text = &r->reply};
+    int limit;
+    TRY(get_limit(r, &limit, err));
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "samples");
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_queue(v, limit, &j, err);
+    pthread_mutex_unlock(&v->lock);
+    sfp__json_end_all(&j);
+    return status;
+}
+
+sfp_status sfp__get_suspects(sfp__request *r, sfp_error *err)
+{
+    struct sfp__review *v = sfp__model_review(r->model);
+    sfp__json j = {.text = &r->reply};
+    OWNED char *label = sfp__request_param(r, "label", 0), *answer = sfp__request_param(r, "answer", 0);
+    int limit;
+    TRY(get_limit(r, &limit, err));
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "samples");
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_judged(v, label, answer, limit, &j, err);
+    pthread_mutex_unlock(&v->lock);
+    sfp__json_end_all(&j);
+    return status;
+}
+
+static void put_class(sfp__json *j, const class_row *c)
+{
+    sfp__json_object(j, NULL);
+    sfp__json_string(j, "name", c->name);
+    sfp__json_int(j, "samples", c->samples);
+    sfp__json_real(j, "accuracy", c->judged > 0 ? (double)c->right / c->judged : NAN);
+    sfp__json_array(j, "curve");
+    for (int i = 0; i < c->curve_count; i++) {
+        sfp__json_array(j, NULL);
+        sfp__json_int(j, NULL, c->curve[i].samples);
+        sfp__json_real(j, NULL, c->curve[i].accuracy);
+        sfp__json_end(j);
+    }
+    if (c->judged > 0) {
+        sfp__json_array(j, NULL);
+        sfp__json_int(j, NULL, c->judged);
+        sfp__json_real(j, NULL, (double)c->right / c->judged);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+    sfp__json_end(j);
+}
+
+static sfp_status get_classes(struct sfp__review *v, sfp__json *j, sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    OWNED int64_t *counts = NULL;
+    size_t n, classes;
+    TRY(judge_all(v, &n, &list, err));
+    TRY(draw_curve(v, n, list, err));
+    classes = (size_t)v->class_count;
+    TRY(sfp__alloc(&counts, classes * classes + 1, sizeof *counts, err));
+    for (size_t i = 0; i < n; i++)
+        if (list[i]->answer >= 0)
+            counts[(size_t)list[i]->class * classes + (size_t)list[i]->answer]++;
+    sfp__json_array(j, "classes");
+    for (size_t c = 0; c < classes; c++)
+        put_class(j, &v->classes[c]);
+    sfp__json_end(j);
+    sfp__json_object(j, "confusion");
+    sfp__json_array(j, "counts");
+    for (size_t a = 0; a < classes; a++) {
+        sfp__json_array(j, NULL);
+        for (size_t b = 0; b < classes; b++)
+            sfp__json_int(j, NULL, counts[a * classes + b]);
+        sfp__json_end(j);
     }
     return SFP_OK;
 }
 
 sfp_status sfp__get_classes(sfp__request *r, sfp_error *err)
 {
-    OWNED_PTR(free_study) study *s = NULL;
-    OWNED_BY(class_list_done) class_list l = {0};
-    sfp_error why;
+    struct sfp__review *v = sfp__model_review(r->model);
     sfp__json j = {.text = &r->reply};
-    sfp_status status = make_study(r, true, &s, &why);
-    if (status && status != SFP_EUNSUPPORTED) /* other heads have no accuracy by leaving samples out */
-        return sfp__fail(err, status, "%s", why.message);
-    TRY(sfp_run_classes(sfp__model_run(r->model), add_class, &l, err));
-    if (s)
-        TRY(count_answers(&l, s, err));
-    int n = l.names.count;
     sfp__json_object(&j, NULL);
-    sfp__json_array(&j, "classes");
-    for (int c = 0; c < n; c++) {
-        int judged = 0, right = l.counts ? l.counts[c * n + c] : 0;
-        for (int k = 0; k < n && l.counts; k++)
-            judged += l.counts[c * n + k];
-        double accuracy = judged ? (double)right / judged : (double)NAN;
-        sfp__json_object(&j, NULL);
-        sfp__json_string(&j, "name", l.names.s[c]);
-        sfp__json_int(&j, "samples", l.samples[c]);
-        sfp__json_real(&j, "accuracy", accuracy);
-        put_curve(sfp__model_review(r->model), &j, l.names.s[c], judged, accuracy);
-        sfp__json_end(&j);
-    }
-    sfp__json_end(&j);
-    sfp__json_object(&j, "confusion");
-    sfp__json_array(&j, "counts");
-    for (int c = 0; c < n; c++) {
-        sfp__json_array(&j, NULL);
-        for (int k = 0; k < n; k++)
-            sfp__json_int(&j, NULL, l.counts ? l.counts[c * n + k] : 0);
-        sfp__json_end(&j);
-    }
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_classes(v, &j, err);
+    pthread_mutex_unlock(&v->lock);
     sfp__json_end_all(&j);
-    return SFP_OK;
+    return status;
 }

@@ -8,6 +8,8 @@
 #define JSON "application/json"
 
 /* A new route is a row here and its handler. */
+#define LIMIT "limit integer 1 to 200"
+
 const sfp__route sfp__routes[] = {
     {"GET", "/", sfp__get_page, "The page of the service.", NULL, NULL, 200, true},
     {"GET", "/v1/models", sfp__get_models, "The models.", NULL, NULL, 200, false},
@@ -28,13 +30,12 @@ const sfp__route sfp__routes[] = {
     {"GET", "P/samples/{}/image", sfp__get_sample_image, "The image of a sample, or a thumbnail.",
      "size integer longer side of a thumbnail in pixels", NULL, 200, false},
     {"PUT", "P/samples/{}/label", sfp__put_label, "Gives a sample a label, or corrects it.", NULL, JSON, 200, false},
-    {"GET", "P/queue", sfp__get_queue, "Samples without a label whose labels would teach most.", "limit integer 1 to 200", NULL,
-     200, false},
+    {"GET", "P/queue", sfp__get_queue, "The unlabelled samples whose labels would teach most.", LIMIT, NULL, 200, false},
     {"GET", "P/suspects", sfp__get_suspects,
-     "Samples whose label the model doubts if it has not learned them; with label or answer, all judged samples that have these.",
-     "limit integer 1 to 200;label string the label;answer string the answer without the sample", NULL, 200, false},
-    {"GET", "P/classes", sfp__get_classes,
-     "The classes with their samples, their accuracy if each sample is left out, and mix-ups.", NULL, NULL, 200, false},
+     "Learned samples that the model without them answers differently; with label or answer, all of these.",
+     "label string the label;answer string the answer without the sample;" LIMIT, NULL, 200, false},
+    {"GET", "P/classes", sfp__get_classes, "The classes with their samples, accuracy by leaving one out, and mix-ups.", NULL,
+     NULL, 200, false},
     {"POST", "P/classes", sfp__post_class, "Adds a class before it has a sample.", NULL, JSON, 201, false},
     {"PATCH", "P/classes/{}", sfp__patch_class, "Renames a class, or merges it into another one.", NULL, JSON, 200, false},
     {"DELETE", "P/classes/{}", sfp__delete_class, "Forgets all samples of a class.", NULL, NULL, 204, false},

@@ -39,13 +39,17 @@ static void put_members(sfp__json *j, const sfp_sample_info *s)
     sfp__json_bool(j, "has_image", s->has_image);
 }
 
+void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
+{
+    put_members(j, s);
+}
+
 typedef struct listing {
     sfp__json *json;
     const char *key;
     int left;            /* samples that may still be written */
     uint64_t last, only; /* only: UINT64_MAX: any */
     bool more, some;
-    bool bare;             /* the object is open */
     sfp_standing standing; /* of the last one */
 } listing;
 
@@ -60,11 +64,9 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
     l->last = s->id;
     l->standing = s->standing;
     l->some = true;
-    if (!l->bare)
-        sfp__json_object(l->json, l->key);
+    sfp__json_object(l->json, l->key);
     put_members(l->json, s);
-    if (!l->bare)
-        sfp__json_end(l->json);
+    sfp__json_end(l->json);
     return SFP_OK;
 }
 
@@ -79,14 +81,6 @@ static sfp_status find_sample(sfp__model *m, uint64_t id, listing *l, sfp_error 
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err)
 {
     listing l = {.json = j, .key = key, .left = 1, .only = id};
-    TRY(find_sample(m, id, &l, err));
-    *found = l.some;
-    return SFP_OK;
-}
-
-sfp_status sfp__json_sample_members(sfp__model *m, uint64_t id, sfp__json *j, bool *found, sfp_error *err)
-{
-    listing l = {.json = j, .left = 1, .only = id, .bare = true};
     TRY(find_sample(m, id, &l, err));
     *found = l.some;
     return SFP_OK;
@@ -259,7 +253,6 @@ sfp_status sfp__delete_sample(sfp__request *r, sfp_error *err)
     uint64_t id = 0;
     TRY(get_id(r, &id, err));
     TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, err));
-    sfp__review_forget(sfp__model_review(r->model), id);
     r->status = 204;
     sfp__events_sample(sfp__server_events(r->server), r->model, id);
     return SFP_OK;
