@@ -48,8 +48,14 @@ class Server:
         if not line.startswith("listening on "):
             raise RuntimeError("the server did not start: " + (self.dir / "log").read_text()[-2000:])
         self.address = urllib.parse.urlsplit(line.split()[-1])
-        self.wait_until(lambda: self.get("/readyz")[0] == 200)
+        self.wait_until(self.is_ready)
         return self
+
+    def is_ready(self):
+        try:
+            return self.get("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
     def wait_until(self, condition, seconds=60):
         import time
