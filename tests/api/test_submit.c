@@ -110,6 +110,35 @@ TEST(an_image_that_is_still_to_be_learned_is_never_removed_and_the_oldest_others
     end_run(run);
 }
 
+static sfp_status keep_class(void *ctx, const char *name, int64_t samples, sfp_error *why)
+{
+    const char **text = ctx;
+    (void)why;
+    *text = kept_print("%s %s:%d", *text, name, (int)samples);
+    return SFP_OK;
+}
+
+TEST(images_and_classes_are_read_while_the_run_learns)
+{
+    uint64_t id = 99;
+    void *bytes = NULL;
+    size_t size = 0;
+    const char *classes = "";
+    sfp_submission s = image_of(10, "cup");
+    sfp_run *run = begin_run("out", false);
+    MUST(submit(run, s, &id));
+    MUST(sfp_run_sample_image(run, id, &bytes, &size, &err));
+    assert_int_equal(size, s.byte_count);
+    assert_memory_equal(bytes, s.bytes, size);
+    sfp_free(bytes);
+    REFUSED(sfp_run_sample_image(run, 7, &bytes, &size, &err), SFP_ENOTFOUND, "not kept");
+    MUST(sfp_run_add_class(run, "bowl", &err));
+    step_until(run, SFP_LEARNED, 1);
+    MUST(sfp_run_classes(run, keep_class, &classes, &err));
+    assert_string_equal(classes, " bowl:0 cup:1");
+    end_run(run);
+}
+
 TEST(a_key_is_one_sample_also_after_a_restart)
 {
     uint64_t id = 99;
@@ -145,6 +174,7 @@ TEST(samples_are_taken_between_the_first_and_the_last_step_of_a_run_that_takes_t
     sfp_predictor *p = NULL;
     sfp_run *run = open_run(any_engine(), INTO("out", "data", "submitted"), NULL);
     REFUSED(submit(run, image_of(1, "a"), &id), SFP_ECANCELLED, "has not begun");
+    REFUSED(sfp_run_checkpoint(run, &err), SFP_ECANCELLED, "has not begun");
     MUST(sfp_run_predictor(run, NULL, &p, &err));
     MUST(sfp_run_step(run, &more, &err));
     REFUSED(sfp_run_predictor(run, NULL, &p, &err), SFP_EINVAL, "has begun");
@@ -154,6 +184,7 @@ TEST(samples_are_taken_between_the_first_and_the_last_step_of_a_run_that_takes_t
     s.byte_count = 0;
     REFUSED(submit(run, s, &id), SFP_EINVAL, "0 bytes");
     REFUSED(sfp_run_label(run, 7, "a", &err), SFP_ENOTFOUND, "no sample 7");
+    REFUSED(sfp_run_add_class(run, "", &err), SFP_EINVAL, "label is empty");
     REFUSED(sfp_run_forget_sample(run, 7, &err), SFP_ENOTFOUND, "no sample 7");
     sfp_predictor_free(p);
     end_run(run);
