@@ -500,7 +500,9 @@ typedef struct sfp_queued {
     int32_t index;
     int32_t reason; /* sfp_queue_reason */
     float score;    /* above 0; does not rise from one to the next */
-    uint32_t reserved;
+    int32_t label;  /* the present answer; -1: nothing was learned yet */
+    float probability;
+    uint32_t reserved[3];
 } sfp_queued;
 
 /* Chooses the samples whose labels would teach most, best first, from those without a label. The next one has the answer with the fewest

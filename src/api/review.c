@@ -184,7 +184,10 @@ sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *feature
     TRY(knows ? rank_by_classes(p, answers.classes, count, list, err) : rank_by_distance(p, features, limit, count, list, err));
     *found = limit < count ? limit : count;
     for (int n = 0; n < *found; n++)
-        out[n] = (sfp_queued){
-            .index = list[n].index, .reason = list[n].reason, .score = 1 / (2 + (float)list[n].known - list[n].doubt)};
+        out[n] = (sfp_queued){.index = list[n].index,
+                              .reason = list[n].reason,
+                              .score = 1 / (2 + (float)list[n].known - list[n].doubt),
+                              .label = list[n].label,
+                              .probability = answers.probability[list[n].index]};
     return SFP_OK;
 }

@@ -354,6 +354,8 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
     if (w->queued) {
         sfp__json_string(w->json, "reason", reasons[w->queued->reason]);
         sfp__json_float(w->json, "score", w->queued->score);
+        sfp__json_string(w->json, "answer", sfp_predictor_class_name(w->v->predictor, w->queued->label));
+        sfp__json_float(w->json, "answer_probability", w->queued->probability);
     } else {
         sfp__json_string(w->json, "suggested", w->e->answer < 0 ? NULL : w->v->classes[w->e->answer].name);
         sfp__json_float(w->json, "margin", w->e->margin);

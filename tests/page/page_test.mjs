@@ -61,7 +61,8 @@ const names = Object.keys(shapes);
 /* A dark shape somewhere on a light background. */
 function draw(name, seed) {
   const r = random(seed), cx = 24 + 16 * r(), cy = 24 + 16 * r(), ink = [0, 1, 2].map(() => 100 * r()), ground = [0, 1, 2].map(() => 255 - 100 * r());
-  return png(64, (x, y) => (shapes[name](Math.round(x - cx), Math.round(y - cy)) ? ink : ground).map(v => v + 60 * (r() - .5)));
+  const stain = Array.from({length: 64}, () => 60 * (r() - .5)); // of 8 x 8 pixels each
+  return png(64, (x, y) => (shapes[name](Math.round(x - cx), Math.round(y - cy)) ? ink : ground).map(v => v + stain[(y >> 3) * 8 + (x >> 3)]));
 }
 const files = [];
 for (let i = 0; i < 36; i++) {
