@@ -4,15 +4,19 @@ import ctypes
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import urllib.parse
+import zlib
 from pathlib import Path
 
+EDGE = 24  # pixels of a side of an image
 LIMIT = 240  # seconds that a test may take
 
 
@@ -44,8 +48,14 @@ class Server:
         if not line.startswith("listening on "):
             raise RuntimeError("the server did not start: " + (self.dir / "log").read_text()[-2000:])
         self.address = urllib.parse.urlsplit(line.split()[-1])
-        self.wait_until(lambda: self.get("/readyz")[0] == 200)
+        self.wait_until(self.is_ready)
         return self
+
+    def is_ready(self):
+        try:
+            return self.get("/readyz")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
     def wait_until(self, condition, seconds=60):
         import time
@@ -107,11 +117,16 @@ def begin(name):
     return streamfp, mkfile, directory
 
 
-def images(mkfile, directory, count, first=1000):
-    """Different small PNG images."""
+def images(count, first=1000):
+    """Different small PNG images: noise around a colour."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
     out = []
-    for i in range(count):
-        path = Path(directory) / f"image-{first + i}.png"
-        subprocess.run([mkfile, "image", path, "24", "24", str(first + i)], check=True)
-        out.append(path.read_bytes())
+    for i in range(first, first + count):
+        noise = random.Random(i)
+        base = [noise.randrange(200) for _ in range(3)]
+        rows = b"".join(b"\0" + bytes(base[k % 3] + noise.randrange(56) for k in range(3 * EDGE)) for _ in range(EDGE))
+        out.append(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", EDGE, EDGE, 8, 2, 0, 0, 0)) +
+                   chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
     return out

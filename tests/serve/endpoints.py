@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from client import Server, begin, images
 
 streamfp, mkfile, directory = begin("serve/endpoints")
-pictures = images(mkfile, directory, 12)
+pictures = images(12)
 checks = 0
 
 
@@ -120,7 +120,7 @@ def test_predict(s):
 
 
 def test_review(s):
-    ids = [s.post("/v1/samples", p)[1]["id"] for p in images(mkfile, directory, 3, 7000)]
+    ids = [s.post("/v1/samples", p)[1]["id"] for p in images(3, 7000)]
     queue = s.get("/v1/queue?limit=2")[1]["samples"]
     check("the queue", (len(queue), {q["id"] for q in queue} <= set(ids), all(q["reason"] in ("uncertain", "unlike", "diverse") for q in queue)),
           (2, True, True))
@@ -196,7 +196,7 @@ def test_events(s):
     c.request("GET", "/v1/events")
     r = c.getresponse()
     check("events", (r.status, r.getheader("Content-Type")), (200, "text/event-stream"))
-    sample = s.post("/v1/samples", pictures[10][:0] + images(mkfile, directory, 1, 5000)[0])[1]["id"]
+    sample = s.post("/v1/samples", pictures[10][:0] + images(1, 5000)[0])[1]["id"]
     seen = set()
     while len(seen) < 2:
         line = r.readline().decode()

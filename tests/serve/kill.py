@@ -27,7 +27,7 @@ CLIENTS, CLASSES = 8, ["cup", "bowl", "plate"]
 seed = int(os.environ.get("SFP_KILL_SEED", "1"))
 streamfp, mkfile, directory = begin("serve/kill")
 server = Server(streamfp, mkfile, directory, "--checkpoint-every", "0.05")
-pictures = images(mkfile, directory, 40 + 4 * CLIENTS * kills)
+pictures = images(40 + 4 * CLIENTS * kills)
 lock = threading.Lock()
 ended = threading.Event()
 samples = {}  # by id: [picture, label or None or "forgotten"]
@@ -142,8 +142,8 @@ reference = subprocess.run([streamfp, "run", *options, "--batch", "4", "--data",
                            capture_output=True)
 if reference.returncode:
     fail("the reference failed: " + reference.stderr.decode())
-for i in range(8):
-    subprocess.run([mkfile, "image", f"test{i}.png", "24", "24", str(500000 + i)], check=True, cwd=directory)
+for i, picture in enumerate(images(8, 500000)):
+    (Path(directory) / f"test{i}.png").write_bytes(picture)
 
 
 def answers(state):

@@ -24,7 +24,7 @@ long = bool(os.environ.get("SFP_LONG"))
 client.LIMIT = 600 if long else 240
 streamfp, mkfile, directory = begin("serve/malformed")
 server = Server(streamfp, mkfile, directory, "--max-body", "200000").start()
-picture = images(mkfile, directory, 1)[0]
+picture = images(1)[0]
 choose = random.Random(int(os.environ.get("SFP_SEED", "1")))
 
 multipart = b'--b\r\nContent-Disposition: form-data; name="a"; filename="a.png"\r\n\r\n' + picture + b'\r\n--b\r\n\r\n' + picture + b"\r\n--b--\r\n"
