@@ -1252,8 +1252,9 @@ sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t 
         return sfp__fail(err, SFP_EINVAL, "the key was used for another image, expected a new key for each sample");
     *id = *repeated ? row.id : s->next_id;
     TRY(image_size(s, *id, &kept, err));
-    /* a process that was killed may have kept the row without the image */
-    bool lost = *repeated && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || needs_image(&row));
+    /* a process that was killed may have kept the row without the image, as both files are not written at once */
+    bool lost = *repeated && kept < 0 && !row.learned && row.name &&
+                (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
     if (*repeated && !lost)
         return SFP_OK;
     if (s->images.bytes + (int64_t)in->size > s->images.max_bytes)
