@@ -132,7 +132,7 @@ static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.
     X(ADD_KEY, "INSERT OR REPLACE INTO submission VALUES(?1, ?2)")                                                              \
     X(ADD_CLASS, "INSERT OR IGNORE INTO added_class VALUES(?1)")                                                                \
     X(REMOVE_CLASS, "DELETE FROM added_class WHERE name = ?1")                                                                  \
-    X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1") \
+    X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1")                                              \
     X(CLASSES, "SELECT name, sum(n) FROM (SELECT label AS name, count(*) AS n FROM sample WHERE standing = 1 GROUP BY label"    \
                " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                       \
     X(LIST,                                                                                                                     \
@@ -1253,8 +1253,8 @@ sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t 
     *id = *repeated ? row.id : s->next_id;
     TRY(image_size(s, *id, &kept, err));
     /* a process that was killed may have kept the row without the image, as both files are not written at once */
-    bool lost = *repeated && kept < 0 && !row.learned && row.name &&
-                (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
+    bool lost =
+        *repeated && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
     if (*repeated && !lost)
         return SFP_OK;
     if (s->images.bytes + (int64_t)in->size > s->images.max_bytes)
