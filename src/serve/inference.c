@@ -124,7 +124,7 @@ static size_t decode_base64(const char *s, size_t n, uint8_t *out)
     while (n > 0 && s[n - 1] == '=')
         n--;
     for (size_t i = 0; i < n; i++) {
-        int c = s[i];
+        int c = (unsigned char)s[i];
         int v = c >= 'A' && c <= 'Z'   ? c - 'A'
                 : c >= 'a' && c <= 'z' ? c - 'a' + 26
                 : c >= '0' && c <= '9' ? c - '0' + 52

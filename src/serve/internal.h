@@ -44,6 +44,8 @@ typedef struct sfp__question {
 } sfp__question;
 
 sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int index, sfp__model **out, sfp_error *err);
+/* Lowers the priority of this thread below that of threads that answer. */
+void sfp__serve_yield(void);
 /* Starts its threads. */
 sfp_status sfp__model_start(sfp__model *m, sfp_error *err);
 /* Ends the run with a checkpoint. */

@@ -127,12 +127,18 @@ static void yield_share(double busy, double share)
     (void)nanosleep(&t, NULL);
 }
 
+void sfp__serve_yield(void)
+{
+    int now = getpriority(PRIO_PROCESS, 0); /* on Linux, of this thread; threads that it creates inherit it */
+    (void)setpriority(PRIO_PROCESS, 0, now + LEARNING_NICE);
+}
+
 static void *learn(void *arg)
 {
     sfp__model *m = arg;
     sfp_error err = {0};
     sfp_status status = SFP_OK;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), LEARNING_NICE); /* answers come first */
+    sfp__serve_yield(); /* answers come first */
     for (int more = 1; more && !status;) {
         double before = thread_seconds();
         status = sfp_run_step(m->run, &more, &err);

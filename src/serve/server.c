@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS_MAX = 256, QUEUE_MAX = 1024, HEADER_BYTES = 32768, TOKEN_MAX = 4096, ENGINE_NICE = 5 };
+enum { WORKERS_MAX = 256, QUEUE_MAX = 1024, HEADER_BYTES = 32768, TOKEN_MAX = 4096 };
 static const double request_seconds = 60, reply_seconds = 60, reply_rate = 50000, idle_seconds = 1, tick_seconds = 0.5,
                     stalled_seconds = 300;
 static const int64_t bodies_max = INT64_C(256) << 20; /* bytes of all requests that are being read or served */
@@ -680,7 +680,7 @@ typedef struct engine_job {
 static void *open_engine(void *arg)
 {
     engine_job *j = arg;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), ENGINE_NICE);
+    sfp__serve_yield();
     j->status = sfp_engine_open_for(j->opt->settings, j->opt->log, NULL, &j->engine, &j->err);
     return NULL;
 }

@@ -68,6 +68,7 @@ static sfp_status keep_info(void *ctx, const sfp_sample_info *s, sfp_error *why)
     (void)why;
     sfp_sample_info *to = ctx;
     *to = *s;
+    to->learned = kept_print("%s", s->learned ? s->learned : "");
     to->name = kept_print("%s", s->name); /* the texts are valid during the call */
     return SFP_OK;
 }
@@ -137,6 +138,9 @@ TEST(images_and_classes_are_read_while_the_run_learns)
     MUST(sfp_run_classes(run, keep_class, &classes, &err));
     assert_string_equal(classes, " bowl:0 cup:1");
     end_run(run);
+    sfp_sample_info info = {0};
+    MUST(sfp_run_list(in_directory("out"), NULL, keep_info, &info, &err));
+    assert_string_equal(info.learned, "cup");
 }
 
 TEST(a_key_is_one_sample_also_after_a_restart)

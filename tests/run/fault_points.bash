@@ -13,7 +13,7 @@ prepare_inputs() {
     local i
     export STREAMFP_REGISTRY=$dir/inputs.db
     "$streamfp" pretrain --data synthetic:16 --img-size 16 --patch 8 --dim 16 --depth 3 --heads 1 --batch 16 --epochs 1 \
-        --score-every 0 --score-pictures 2 --threads 1 --out "$dir/backbone" >"$dir/log" 2>&1 || return 1
+        --score-every 0 --score-images 2 --threads 1 --out "$dir/backbone" >"$dir/log" 2>&1 || return 1
     small=(--backbone "$dir/backbone/model.safetensors" --threads 1)
     learner=(--preset paper --pool 4 --prompt-length 2 --prompt-layers 0-2 --buffer-size 4 --replay 2)
     mkdir -p "$dir/in/disc" "$dir/in/ring"
@@ -31,14 +31,15 @@ prepare_inputs() {
 }
 
 # Prints everything of $dir/run that must be the same: the names of files, states and models byte by byte, logs and results without
-# times, memory and speed. A slow execution writes more than one checkpoint, so checkpoint.old may exist.
+# times, memory and speed. A slow execution writes more than one checkpoint, so checkpoint.old may exist. On a full disk SQLite cannot
+# move its log into the store when it is closed: the log stays, and is read with the store.
 outputs() {
     local files=() exact=() texts=() name
     cd "$dir/run" 2>/dev/null || return 0
     for name in **; do
         [ -f "$name" ] || continue
         case $name in
-        checkpoint.old | checkpoint.safetensors.old | cache/* | costs/*) continue ;;
+        checkpoint.old | checkpoint.safetensors.old | samples.db-wal | samples.db-shm | cache/* | costs/*) continue ;;
         checkpoint | checkpoint.safetensors | *.html | tables/*) ;;
         *.safetensors | *.npy | *.png) exact+=("$name") ;;
         *.json | *.jsonl) texts+=("$name") ;;

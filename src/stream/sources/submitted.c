@@ -40,9 +40,9 @@ bool sfp__is_submitted(const sfp_source *s)
     return s->kind == &sfp__source_submitted;
 }
 
-sfp_status sfp__submitted_offer(sfp_source *base, uint64_t id, sfp_error *err)
+sfp_status sfp__submitted_offer(sfp_source *source, uint64_t id, sfp_error *err)
 {
-    submitted *s = of(base);
+    submitted *s = of(source);
     pthread_mutex_lock(&s->lock);
     if (s->first == s->after_last)
         s->first = s->after_last = 0;
@@ -59,9 +59,9 @@ sfp_status sfp__submitted_offer(sfp_source *base, uint64_t id, sfp_error *err)
     return sfp__check_memory(fits, err);
 }
 
-void sfp__submitted_pause(sfp_source *base, bool paused)
+void sfp__submitted_pause(sfp_source *source, bool paused)
 {
-    submitted *s = of(base);
+    submitted *s = of(source);
     pthread_mutex_lock(&s->lock);
     s->paused = paused;
     pthread_cond_signal(&s->more);
