@@ -420,6 +420,9 @@ typedef struct sfp_predictor_options {
     size_t size;       /* sizeof(sfp_predictor_options) */
     int32_t threads;   /* 0: as many as the process may run on. A predictor has its own threads. */
     int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
+    int32_t sums;      /* sfp_predictor_open: 1: also reads the sums of the state, for sfp_predictor_judge */
+    int32_t reserved;
+    const char *cache; /* sfp_predictor_open: directory of a feature cache, as the setting "cache"; NULL: none */
 } sfp_predictor_options;
 #define SFP_PREDICTOR_OPTIONS_INIT SFP_INIT(sfp_predictor_options)
 
@@ -427,7 +430,8 @@ typedef struct sfp_prediction {
     int32_t label;     /* the best class; -1: no class has been learned yet, or the image could not be read */
     sfp_status status; /* not SFP_OK: the image could not be read; see sfp_predictor_image_error */
     float probability; /* of that class; NaN for label -1 */
-    uint32_t reserved[3];
+    float own;         /* of sfp_predictor_judge: the probability of the sample's label; else 0 */
+    uint32_t reserved[2];
 } sfp_prediction;
 
 /* Of a learner, which must outlive it. options NULL: defaults. */
@@ -467,9 +471,46 @@ SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
  * or a predictor of the backbone's own head. */
 SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
 /* (count, feature_dim) features of the last run: the class tokens after the last "taps" blocks and with "tap-mean" the mean patch
- * token before them. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
+ * token before them; of images that could not be read, undefined. NULL: a predictor of fingerprints does not compute them, nor do
+ * sfp_predictor_judge and sfp_predictor_queue. */
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
 SFP_API int sfp_predictor_feature_dim(const sfp_predictor *p); /* length of a row; 0: no features */
+
+/* Judges samples that were learned with these labels, each by the learner without the sample: exactly, in closed form, with the strengths
+ * that were chosen with all samples. features (count, feature_dim): those of a run of this predictor. predictions, sfp_predictor_scores and
+ * sfp_predictor_unknown are then as after a run. A class without other samples has probability 0; a label whose class has no samples gives
+ * label -1. Only ncm, slda and ridge without a half-life, and a predictor that has the sums: of a learner, or opened with options.sums (else
+ * SFP_EUNSUPPORTED).
+ *
+ *     sfp_predictor_run(predictor, count, images, predictions, &err);
+ *     memcpy(features, sfp_predictor_features(predictor), ...);       (or kept from an earlier run)
+ *     sfp_predictor_judge(predictor, count, features, labels, predictions, &err);
+ *     n = sfp_suspects(count, labels, predictions, 10, suspects); */
+SFP_API sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float *features, const int32_t *labels,
+                                       sfp_prediction *predictions, sfp_error *err);
+/* Writes up to `limit` indices of judged samples with another answer than their label, the largest difference of both probabilities first;
+ * returns their number. */
+SFP_API int sfp_suspects(int count, const int32_t *labels, const sfp_prediction *predictions, int limit, int32_t *indices);
+
+/* Why a sample is in the queue: the learner hesitates between classes; it is farther from all classes than 95 % of the known samples
+ * ("unknown"); or its class has few samples, or nothing was learned yet and it is unlike those before it. */
+typedef enum sfp_queue_reason { SFP_REASON_UNCERTAIN = 0, SFP_REASON_UNLIKE = 1, SFP_REASON_DIVERSE = 2 } sfp_queue_reason;
+
+typedef struct sfp_queued {
+    int32_t index;
+    int32_t reason; /* sfp_queue_reason */
+    float score;    /* above 0; does not rise from one to the next */
+    int32_t label;  /* the present answer; -1: nothing was learned yet */
+    float probability;
+    uint32_t reserved[3];
+} sfp_queued;
+
+/* Chooses the samples whose labels would teach most, best first, from those without a label. The next one has the answer with the fewest
+ * samples, counting those that were learned and those in the queue; of these it is the one with the smallest difference between its two
+ * highest probabilities. Before anything was learned, the next one is farthest from those before it. features: as above. *found: number
+ * of samples written to out (limit). */
+SFP_API sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *features, int limit, sfp_queued *out, int *found,
+                                       sfp_error *err);
 
 /* ------------------------------------------------------------------------------------------------------------- 7 Sources
  *
@@ -637,6 +678,98 @@ SFP_API sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *
  * it; merge: `to` must exist, else it must not. sfp_run_remove_class forgets all samples of a class; later ones are learned again. */
 SFP_API sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *to, int merge, sfp_error *err);
 SFP_API sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *err);
+
+/* Submitted samples. A run whose setting "data" is "submitted" learns what the program submits while another thread calls sfp_run_step. The
+ * setting "out" is its directory; with the setting "resume" it continues there. All functions below are thread-safe beside sfp_run_step and
+ * each other. They are accepted from the first sfp_run_step on until the run ends, and must have returned before sfp_run_close.
+ *
+ *     sfp_submission s = SFP_SUBMISSION_INIT;
+ *     s.bytes = jpeg, s.byte_count = n, s.label = "cup", s.key = "camera-1/4711";
+ *     sfp_run_submit(run, &s, &id, NULL, &err);       the sample is on the disk, and will be learned once */
+typedef struct sfp_submission {
+    size_t size;       /* sizeof(sfp_submission) */
+    const void *bytes; /* of a JPEG, PNG or WebP file */
+    size_t byte_count;
+    const char *name;  /* NULL: "#ID". A name that another sample has is followed by #ID. */
+    const char *label; /* NULL: none; it waits for one */
+    const char *key;   /* a second submission with the same key is the same sample; NULL: none */
+    /* The answer that the program has given already; else the run predicts a sample without a label. */
+    int32_t answered;       /* 1: the following are set */
+    const char *class_name; /* NULL: nothing is learned yet */
+    double probability, unknown;
+    uint64_t timestamp; /* sfp_predictor_timestamps */
+} sfp_submission;
+#define SFP_SUBMISSION_INIT SFP_INIT(sfp_submission)
+
+/* Adds a sample. SFP_OK means: it is on the disk with its image and, if it has a label, is learned exactly once, even if the process is
+ * killed or the machine loses power. *repeated (may be NULL) 1: the key is known, and *id is the sample that it has made. SFP_ELIMIT: the images that
+ * wait to be learned fill the setting "keep-images"; submit it again later. SFP_EUNSUPPORTED: the same bytes were forgotten. The image is not decoded here: one that cannot be read is
+ * found when it is its turn. */
+SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_t *id, int *repeated, sfp_error *err);
+/* Gives a sample a label, or another one. SFP_OK means that the label is on the disk. A label that was learned is taken back exactly
+ * (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is not kept any more. */
+SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
+/* Forgets samples as sfp_run_forget does, and waits until nothing of them is left. */
+SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err);
+
+typedef enum sfp_standing {
+    SFP_WAITING = 0, /* for its label, or to be learned */
+    SFP_LEARNED = 1,
+    SFP_DROPPED = 2, /* its image was removed to make space before it had a label */
+    SFP_UNREADABLE = 3,
+    SFP_FORGOTTEN = 4
+} sfp_standing;
+
+/* A sample; texts are valid during the call. */
+typedef struct sfp_sample_info {
+    size_t size; /* set by the library */
+    uint64_t id;
+    const char *name, *label, *learned; /* learned: the label with which it is part of the learner. NULL: none */
+    const char *predicted, *reason;     /* predicted: the class of its answer; reason: why it was dropped. NULL: none */
+    double probability, unknown;        /* of the answer; NAN: none */
+    int64_t arrived;                    /* milliseconds since 1970 */
+    sfp_standing standing;
+    int32_t has_image;
+    const char *path; /* sfp_run_list, of a run with a watched directory: where its image is, or was; else NULL */
+} sfp_sample_info;
+
+typedef struct sfp_sample_filter {
+    size_t size;         /* sizeof(sfp_sample_filter) */
+    uint64_t from;       /* the first id */
+    int32_t limit;       /* 0: 100 */
+    int32_t by_standing; /* 1: only samples of this */
+    sfp_standing standing;
+    int32_t unlabelled;            /* 1: only samples without a label */
+    const char *label, *predicted; /* NULL: any */
+} sfp_sample_filter;
+#define SFP_SAMPLE_FILTER_INIT SFP_INIT(sfp_sample_filter)
+
+/* Calls fn for each sample that the filter leaves, in order of id; it must not call a function on the run. Samples that were forgotten are
+ * left out. */
+SFP_API sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
+                                   sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
+                                   sfp_error *err);
+/* The same for the run in the directory `dir`, which may be running or not; a limit of 0 is none. */
+SFP_API sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter,
+                                sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
+                                sfp_error *err);
+/* The bytes of the image of a sample, as they were submitted; free them with sfp_free. */
+SFP_API sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err);
+
+/* Calls fn for each class with the number of its learned samples, in order of names. sfp_run_add_class lists a class before it has a sample. */
+SFP_API sfp_status sfp_run_classes(sfp_run *run, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
+                                   void *ctx, sfp_error *err);
+SFP_API sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *err);
+
+/* counts: (5) samples by standing. */
+SFP_API sfp_status sfp_run_counts(sfp_run *run, uint64_t counts[5], sfp_error *err);
+/* Nothing is learned while the run is paused; samples are accepted, and wait. */
+SFP_API sfp_status sfp_run_pause(sfp_run *run, int paused, sfp_error *err);
+/* Returns when a checkpoint, the state and the report are written. */
+SFP_API sfp_status sfp_run_checkpoint(sfp_run *run, sfp_error *err);
+/* A predictor of what the run has learned so far, which may be used beside sfp_run_step. Create it before the first step, and free it
+ * before the run is closed. */
+SFP_API sfp_status sfp_run_predictor(sfp_run *run, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
 
 /* Results. docs/method.md, section 17, lists the fields of result.json. */
 SFP_API sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err); /* a result.json or a run directory */

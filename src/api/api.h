@@ -46,6 +46,24 @@ sfp_status sfp__api_raw_image(const sfp_image *image, const char *label, sfp__ra
 sfp__learner *sfp__api_core(sfp_learner *l);
 const sfp_engine *sfp__api_engine(const sfp_learner *l);
 
+/* --------------------------------------------------------------------- run.c */
+
+sfp__run *sfp__api_run(sfp_run *run);
+/* Fails unless the run takes submitted samples now. */
+sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err);
+
+/* ----------------------------------------------------------------- correct.c */
+
+/* SFP_EINVAL: `name` cannot be that of a class. */
+/* Opens the store of samples of a run; it is not created. */
+sfp_status sfp__api_open_store(const char *dir, sfp__store **out, sfp_error *err);
+sfp_status sfp__api_check_class(const char *name, sfp_error *err);
+
+/* --------------------------------------------------------------- predictor.c */
+
+/* Like sfp_predictor_create, for a learner that no sfp_learner contains. */
+sfp_status sfp__api_predictor(sfp__learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
+
 /* ---------------------------------------------------------------- settings.c */
 
 /* The options of a learner on this backbone; settings NULL: defaults. *label_queue (may be NULL): images that wait for a label. */

@@ -73,8 +73,7 @@ static sfp_status serve_here(const char *dir, sfp_error *err)
     return sfp_run_finish(run, err);
 }
 
-/* Opens the store of a run; it is not created. */
-static sfp_status open_store(const char *dir, sfp__store **out, sfp_error *err)
+sfp_status sfp__api_open_store(const char *dir, sfp__store **out, sfp_error *err)
 {
     OWNED char *path = NULL;
     TRY(sfp__path_make(dir, SFP__STORE_NAME, &path, err));
@@ -112,13 +111,13 @@ static sfp_status ask(const char *dir, const char *file, const char *label, sfp_
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     char path[PATH_MAX];
     int64_t number;
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(find_sample(s, dir, file, &row, path, err));
     TRY(sfp__store_request(s, row.name, *path ? path : NULL, label, &number, err));
     return wait_for(s, dir, number, number, err);
 }
 
-static sfp_status check_class(const char *name, sfp_error *err)
+sfp_status sfp__api_check_class(const char *name, sfp_error *err)
 {
     if (name && *name && strlen(name) <= SFP__CLASS_NAME_MAX && sfp__utf8_valid(name))
         return SFP_OK;
@@ -130,7 +129,7 @@ sfp_status sfp_run_correct(const char *dir, const char *file, const char *label,
 {
     IN_LIBRARY;
     SFP__REQUIRE(dir && file, "dir and file");
-    TRY(check_class(label, err));
+    TRY(sfp__api_check_class(label, err));
     return ask(dir, file, label, err);
 }
 
@@ -149,9 +148,9 @@ sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *t
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     int64_t number, count;
     SFP__REQUIRE(dir, "dir");
-    TRY(check_class(name, err));
-    TRY(check_class(to, err));
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_check_class(name, err));
+    TRY(sfp__api_check_class(to, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, NULL, NULL, &count, err));
     if (count == 0 || strcmp(name, to) == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s, or already has this name", name, dir);
@@ -184,12 +183,14 @@ sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *er
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     OWNED_BY(removal_done) removal r = {0};
     int64_t count, first = 0, last = 0;
+    bool added = false;
     SFP__REQUIRE(dir, "dir");
-    TRY(check_class(name, err));
-    TRY(open_store(dir, &s, err));
+    TRY(sfp__api_check_class(name, err));
+    TRY(sfp__api_open_store(dir, &s, err));
     TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));
+    TRY(sfp__store_remove_class(s, name, &added, err));
     if (count == 0)
-        return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s", name, dir);
+        return added ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s", name, dir);
     for (int i = 0; i < r.names.count; i++) {
         TRY(sfp__store_request(s, r.names.s[i], NULL, NULL, &last, err));
         first = first ? first : last;

@@ -5,9 +5,12 @@
 #include "base/in_library.h"
 #include "learner/learner_internal.h"
 #include "learner/state/state.h"
+#include "stream/source_internal.h"
 
 #include <limits.h>
+#include <string.h>
 
+#define CACHE_BYTES (UINT64_C(4) << 30) /* as the setting cache-size has by default */
 enum { BACKBONE_BATCH = 128, IMAGES_MAX = 1 << 20 };
 
 DEFINE_OWNED_PTR(sfp_predictor, sfp_predictor_free)
@@ -34,17 +37,42 @@ static sfp_status finish(sfp_predictor **p, sfp__thread_pool **threads, sfp_pred
     return SFP_OK;
 }
 
-sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
+sfp_status sfp__api_predictor(sfp__learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
 {
-    IN_LIBRARY;
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *threads = NULL;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
+    TRY(begin(options, &o, &threads, err));
+    TRY(sfp__predictor_create(l, threads, o.max_batch, &p, err));
+    return finish(&p, &threads, out, err);
+}
+
+sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
+{
+    IN_LIBRARY;
     SFP__REQUIRE(l && out, "learner and out");
     TRY(sfp__thread_pool_check(sfp__api_engine(l)->pool, "the engine", err));
-    TRY(begin(options, &o, &threads, err));
-    TRY(sfp__predictor_create(sfp__api_core(l), threads, o.max_batch, &p, err));
-    return finish(&p, &threads, out, err);
+    return sfp__api_predictor(sfp__api_core(l), options, out, err);
+}
+
+static sfp_status open_cache(sfp_predictor *p, const char *directory, sfp_error *err)
+{
+    const sfp__vit_memo_options o = {.directory = directory, .max_bytes = CACHE_BYTES, .taps = p->taps, .time = &p->time};
+    p->time.paused = true; /* nobody measures these passes */
+    TRY(sfp__vit_memo_create(p->vit, &o, &p->own_memo, err));
+    sfp__predictor_set_memo(p, p->own_memo);
+    return SFP_OK;
+}
+
+/* Loads the sums that a state has, or else those of the checkpoint beside it. */
+static sfp_status load_sums(sfp_predictor *p, const char *given, const char *state, sfp_error *err)
+{
+    OWNED char *checkpoint = NULL;
+    sfp_status status = sfp__predictor_load_sums(p, state, err);
+    if (status != SFP_EUNSUPPORTED || strcmp(given, state) == 0)
+        return status;
+    TRY(sfp__path_make(given, "checkpoint", &checkpoint, err));
+    return sfp__predictor_load_sums(p, checkpoint, err);
 }
 
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
@@ -59,6 +87,10 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
     TRY(sfp__state_path(state, path, sizeof path, err));
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__predictor_open(e->vit, threads, path, o.max_batch, &p, err));
+    if (o.cache)
+        TRY(open_cache(p, o.cache, err));
+    if (o.sums)
+        TRY(load_sums(p, state, path, err));
     return finish(&p, &threads, out, err);
 }
 
@@ -156,12 +188,12 @@ const float *sfp_predictor_scores(const sfp_predictor *p)
 
 const float *sfp_predictor_features(const sfp_predictor *p)
 {
-    return p->count >= 0 && !p->learner ? p->query : NULL;
+    return p->count >= 0 && !p->rows ? p->query : NULL;
 }
 
 int sfp_predictor_feature_dim(const sfp_predictor *p)
 {
-    return p->learner ? 0 : p->tap_dim;
+    return p->rows ? 0 : p->tap_dim;
 }
 
 const float *sfp_predictor_unknown(const sfp_predictor *p)

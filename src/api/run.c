@@ -16,6 +16,7 @@ struct sfp_run {
     sfp__run_hooks hooks;
     sfp_result result;
     atomic_int stop;
+    atomic_bool steps; /* the first step is done, and the last is not */
 };
 DEFINE_OWNED_PTR(sfp_run, sfp_run_close)
 
@@ -100,7 +101,9 @@ sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
     bool follows = false;
     SFP__REQUIRE(run && more, "run and more");
     TRY(check_process(run, err));
-    TRY(sfp__run_step(run->core, &follows, err));
+    sfp_status status = sfp__run_step(run->core, &follows, err);
+    atomic_store(&run->steps, follows); /* false also after a failure */
+    TRY(status);
     *more = follows;
     return SFP_OK;
 }
@@ -112,6 +115,24 @@ sfp_status sfp_run_finish(sfp_run *run, sfp_error *err)
     TRY(check_process(run, err));
     for (bool more = true; more;)
         TRY(sfp__run_step(run->core, &more, err));
+    return SFP_OK;
+}
+
+sfp__run *sfp__api_run(sfp_run *run)
+{
+    return run->core;
+}
+
+sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err)
+{
+    SFP__REQUIRE(run, "run");
+    TRY(check_process(run, err));
+    if (!sfp__run_takes_samples(run->core))
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data is '%s', expected submitted: the run reads its samples from there",
+                             sfp__args_text(&run->args, "data"));
+    if (!atomic_load(&run->steps))
+        return sfp__fail(err, SFP_ECANCELLED,
+                         "the run has not begun, or has ended or failed, expected samples between its first and its last step");
     return SFP_OK;
 }
 

@@ -12,10 +12,25 @@
 #include <string.h>
 
 const sfp__command *const sfp__commands[] = {
-    &sfp__cmd_run,     &sfp__cmd_runs,    &sfp__cmd_eval,     &sfp__cmd_select,
-    &sfp__cmd_data,    &sfp__cmd_predict, &sfp__cmd_correct,  &sfp__cmd_classes,
-    &sfp__cmd_forget,  &sfp__cmd_merge,   &sfp__cmd_pretrain, &sfp__cmd_inspect,
-    &sfp__cmd_convert, &sfp__cmd_bench,   &sfp__cmd_help,     NULL,
+    &sfp__cmd_run,
+    &sfp__cmd_serve,
+    &sfp__cmd_runs,
+    &sfp__cmd_eval,
+    &sfp__cmd_select,
+    &sfp__cmd_data,
+    &sfp__cmd_predict,
+    &sfp__cmd_correct,
+    &sfp__cmd_classes,
+    &sfp__cmd_forget,
+    &sfp__cmd_suspects,
+    &sfp__cmd_queue,
+    &sfp__cmd_merge,
+    &sfp__cmd_pretrain,
+    &sfp__cmd_inspect,
+    &sfp__cmd_convert,
+    &sfp__cmd_bench,
+    &sfp__cmd_help,
+    NULL,
 };
 
 const sfp__command *sfp__command_find(const char *name)

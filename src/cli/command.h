@@ -67,12 +67,15 @@ extern const sfp__command sfp__cmd_inspect;
 extern const sfp__command sfp__cmd_classes;
 extern const sfp__command sfp__cmd_correct;
 extern const sfp__command sfp__cmd_forget;
+extern const sfp__command sfp__cmd_suspects;
+extern const sfp__command sfp__cmd_queue;
 extern const sfp__command sfp__cmd_merge;
 extern const sfp__command sfp__cmd_predict;
 extern const sfp__command sfp__cmd_pretrain;
 extern const sfp__command sfp__cmd_run;
 extern const sfp__command sfp__cmd_runs;
 extern const sfp__command sfp__cmd_select;
+extern const sfp__command sfp__cmd_serve;
 
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp__command *const sfp__commands[];

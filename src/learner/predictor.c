@@ -17,10 +17,12 @@ static sfp_status reserve_pass(sfp_predictor *p, int n, sfp_error *err)
     sfp__predictor_pass w = {.capacity = n};
     if (n <= p->pass.capacity)
         return SFP_OK;
-    sfp__want list[11 + SFP__FP_MAX_LAYERS] = {{&w.x, b * p->pixels, sizeof *w.x},
+    sfp__want list[13 + SFP__FP_MAX_LAYERS] = {{&w.x, b * p->pixels, sizeof *w.x},
                                                {&w.xs, b, sizeof *w.xs},
                                                {&w.rgb, b, sizeof *w.rgb},
                                                {&w.place, b, sizeof *w.place},
+                                               {&w.label, b, sizeof *w.label},
+                                               {&w.unknown, b, sizeof *w.unknown},
                                                {&w.query, b * D, sizeof *w.query},
                                                {&w.feature, prompted * D, sizeof *w.feature},
                                                {&w.alpha, pool, sizeof *w.alpha},
@@ -28,7 +30,7 @@ static sfp_status reserve_pass(sfp_predictor *p, int n, sfp_error *err)
                                                {&w.square, prompted * D, sizeof *w.square},
                                                {&w.tap, p->tap_dim > p->D ? b * (size_t)p->tap_dim : 0, sizeof *w.tap},
                                                {&p->work, D, sizeof *p->work}};
-    size_t count = 11;
+    size_t count = 13;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&w.prefix[i], b * 2 * (size_t)p->rows * D, sizeof *w.prefix[i]};
     TRY(sfp__block(&w.block, count, list, err));
@@ -124,6 +126,11 @@ sfp_status sfp__predictor_of_backbone(sfp__vit *vit, sfp__thread_pool *threads, 
     return SFP_OK;
 }
 
+sfp_status sfp__predictor_load_sums(sfp_predictor *p, const char *path, sfp_error *err)
+{
+    return sfp__learner_load_sums(p->learner, path, err);
+}
+
 static void release_snapshot(sfp_predictor *p)
 {
     if (p->held)
@@ -140,6 +147,7 @@ void sfp__predictor_free(sfp_predictor *p)
     if (p->owns_learner)
         sfp__learner_free(p->learner);
     sfp__vit_plan_free(p->plan);
+    sfp__vit_memo_free(p->own_memo);
     if (p->owns_threads)
         sfp__thread_pool_free(p->threads);
     sfp__free(p->pass.block);
@@ -312,13 +320,16 @@ static sfp_status run_queries(sfp_predictor *p, int n, const int *place, const u
 }
 
 /* Computes the scores of images whose queries are known: of a closed-form head, from all its samples, or of the backbone's own. */
-static sfp_status score_queries(sfp_predictor *p, int n, const int *place, const float *query, sfp_error *err)
+static sfp_status score_queries(sfp_predictor *p, int n, const int *place, const sfp__known_queries *known, sfp_error *err)
 {
     const sfp__snapshot *s = p->snapshot;
     for (int i = 0; i < n; i++) {
         p->pass.place[i] = place[i];
-        put_taps(p, i, query + (size_t)place[i] * (size_t)p->tap_dim);
+        p->pass.label[i] = known->left_out ? known->left_out[place[i]] : -1;
+        put_taps(p, i, known->query + (size_t)place[i] * (size_t)p->tap_dim);
     }
+    if (known->left_out)
+        return sfp__head_judge(p->head, n, p->pass.tap, p->pass.label, s->classes, p->logits, p->pass.unknown, err);
     if (!p->head)
         sfp__logits(n, s->classes, p->D, p->pass.query, s->linear_w, s->linear_b, p->logits);
     else if (s->classes > 0)
@@ -390,7 +401,7 @@ static float probability(int classes, const float *score, int best, double scale
 }
 
 /* Writes the results of row i of the pass. */
-static void put_result(sfp_predictor *p, int i, unsigned wants, sfp__predictions *out)
+static void put_result(sfp_predictor *p, int i, const sfp__known_queries *known, unsigned wants, sfp__predictions *out)
 {
     int to = p->pass.place[i], C = p->snapshot->classes;
     float *z = p->logits + (size_t)i * (size_t)C, *score = wants & SFP__WANT_SCORES ? out->scores + (size_t)to * (size_t)C : z;
@@ -398,14 +409,19 @@ static void put_result(sfp_predictor *p, int i, unsigned wants, sfp__predictions
         sfp__log_softmax(C, p->snapshot->seen, z, score);
     else if (C > 0 && score != z) /* the scores of a head are log-probabilities */
         memcpy(score, z, (size_t)C * sizeof *score);
-    int32_t best = out->label[to] = sfp__best_class(C, p->snapshot->seen, score);
+    int32_t best = sfp__best_class(C, p->snapshot->seen, score);
+    if (known && known->left_out && best >= 0 && score[best] == -INFINITY) /* no other class has samples */
+        best = -1;
+    out->label[to] = best;
     if (p->learner)
         out->probability[to] = best < 0 ? NAN : expf(score[best]);
     else
         out->probability[to] = probability(C, score, best, 1);
     if (wants & SFP__WANT_UNSCALED)
         out->unscaled[to] = probability(C, score, best, p->head ? sfp__head_scale(p->head, true) : NAN);
-    if ((wants & SFP__WANT_UNKNOWN) && p->head)
+    if (known && known->left_out)
+        out->unknown[to] = p->pass.unknown[i];
+    else if ((wants & SFP__WANT_UNKNOWN) && p->head)
         out->unknown[to] = sfp__head_unknown(p->head, p->pass.tap + (size_t)i * (size_t)p->tap_dim, p->work);
 }
 
@@ -422,12 +438,12 @@ static sfp_status run_passes(sfp_predictor *p, int count, const int *place, cons
     out->classes = p->snapshot->classes;
     for (int i = 0; i < count; i += p->max_batch) {
         int n = count - i < p->max_batch ? count - i : p->max_batch;
-        TRY(p->rows ? run_prompted(p, n, place + i, rgb, known, err) : score_queries(p, n, place + i, known->query, err));
+        TRY(p->rows ? run_prompted(p, n, place + i, rgb, known, err) : score_queries(p, n, place + i, known, err));
         TRY(sfp__check_scores(n, (int)classes, p->logits, p->head != NULL, err));
         /* a head takes a score that is not a number for that of an unseen class */
         TRY(sfp__check_scores(n, p->tap_dim, p->pass.tap, false, err));
         for (int k = 0; k < n; k++)
-            put_result(p, k, wants, out);
+            put_result(p, k, known, wants, out);
     }
     return SFP_OK;
 }

@@ -19,6 +19,8 @@ typedef struct sfp__predictor_pass {
     const float **xs;
     const uint8_t **rgb;
     int *place;                        /* of each image in the run */
+    int32_t *label;                    /* of samples that are left out */
+    float *unknown;                    /* and their scores for unknown classes */
     float *query, *feature;            /* (capacity, D) */
     float *tap;                        /* (capacity, tap_dim); with one tap the same array as `query` */
     float *alpha, *norm, *square;      /* (capacity, pool) twice, (capacity, D) */
@@ -45,6 +47,9 @@ enum { SFP__WANT_UNSCALED = 1, SFP__WANT_UNKNOWN = 2, SFP__WANT_SCORES = 4 };
 typedef struct sfp__known_queries {
     float *query; /* (n, query size) used where `known`; else computed and stored */
     bool *known;  /* (n) */
+    /* NULL, or (n) the labels with which these samples were learned, all of them known: each is predicted by the head without it
+     * (sfp__head_judge). */
+    const int32_t *left_out;
 } sfp__known_queries;
 
 struct sfp_predictor {
@@ -54,7 +59,9 @@ struct sfp_predictor {
     bool on_demand; /* not counted in snapshots.predictors: publishes snapshots itself */
     sfp__vit *vit;
     sfp__thread_pool *threads;
-    sfp__vit_memo *memo; /* feature cache; NULL: none */
+    sfp__vit_memo *memo;     /* feature cache; NULL: none */
+    sfp__vit_memo *own_memo; /* one that ends with the predictor; NULL: none */
+    sfp__time_source time;   /* of own_memo */
     sfp__learner_options opt;
     sfp__head *head;               /* closed-form head of a method; else NULL */
     const sfp__snapshot *snapshot; /* of the current run or of the last refresh; NULL: none */
@@ -92,6 +99,8 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
  * the state. */
 sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
                                sfp_error *err);
+/* Loads the sums of such a predictor from a state or a checkpoint of the same run, so that samples can be left out. */
+sfp_status sfp__predictor_load_sums(sfp_predictor *p, const char *path, sfp_error *err);
 /* Creates a predictor of the backbone's own head, with the preprocessing and the taps of these options. Without such a head it has
  * features only. */
 sfp_status sfp__predictor_of_backbone(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, int max_batch,

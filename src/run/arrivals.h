@@ -47,7 +47,8 @@ typedef struct sfp__delivery {
     /* to correct, before the training */
     int revision_count;
     const sfp__revision *revisions;
-    bool save;    /* a checkpoint must be written now */
+    bool save;    /* a checkpoint must be written now, because a sample was forgotten */
+    bool asked;   /* a checkpoint was asked for */
     bool changed; /* a checkpoint must be written again */
     bool more;    /* the rest of this group follows: until then nothing is evaluated or saved, and the run is not stopped */
     bool end;     /* the stream has ended, or the run was stopped; the delivery is empty */
@@ -105,6 +106,7 @@ struct sfp__arrivals {
     sfp__clock *clock;  /* NULL: a live stream */
     sfp__store *store;  /* NULL: an indexed stream */
     int64_t generation; /* of the last checkpoint; 0: there is none */
+    atomic_uint checkpoints_asked, checkpoints_done; /* by another thread; as many were written since */
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)

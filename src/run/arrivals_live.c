@@ -84,6 +84,12 @@ static bool redelivers(const live *a)
     return a->base.plan->source->ops->set_store != NULL;
 }
 
+/* Samples wait in the store of the source, so that none is dropped. */
+static bool keeps(const sfp__plan *p)
+{
+    return p->source->ops->image != NULL;
+}
+
 static sfp_status take_requests(live *a, sfp_error *err);
 
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
@@ -94,6 +100,8 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     bool real = p->clock == SFP__CLOCK_REAL;
     TRY(sfp__store_resume(base->store, base->generation, err));
     uint64_t before = sfp__store_get_counts(base->store).standing[SFP__DROPPED];
+    if (keeps(p))
+        TRY(sfp__store_open_images(base->store, o->image_mebibytes << 20, err));
     if (redelivers(a))
         TRY(p->source->ops->set_store(p->source, base->store, err));
     else
@@ -109,7 +117,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                    .resize = sfp__learner_resize(&o->learner),
                                    .batch = o->learner.batch,
                                    .queue = real ? o->queue : SFP__RUN_PREFETCH,
-                                   .policy = real ? o->policy : SFP__QUEUE_BLOCK,
+                                   .policy = real && !keeps(p) ? o->policy : SFP__QUEUE_BLOCK,
                                    .pool = a->pool,
                                    .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
                                    .max_wait = !waits               ? (double)INFINITY
@@ -130,6 +138,10 @@ static sfp_status read_image(const live *a, const sfp__stored *row, const char *
     const sfp__plan *p = a->base.plan;
     OWNED_BY(sfp__raw_image_done) sfp__raw_image image = {0};
     OWNED char *path = NULL;
+    if (keeps(p)) {
+        TRY(p->source->ops->image(p->source, row, &image, err));
+        return sfp__raw_image_fit(&image, row->name, p->size, p->opt->learner.resize, rgb, err);
+    }
     if (!file && !(p->source->kind && p->source->kind->walks))
         return sfp__fail(err, SFP_ENOTFOUND, "%s: the stream does not keep its images, expected the path of the image file",
                          row->name);
@@ -509,8 +521,9 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     if (d->predict_count == 0)
         TRY(take_batch(a, d, err));
     d->save = a->erase_count > 0;
+    d->asked = atomic_load(&base->checkpoints_asked) != atomic_load(&base->checkpoints_done);
     a->busy = a->in.unlabelled.first != NULL || a->in.batch.first != NULL;
-    d->more = a->busy && !d->save;
+    d->more = a->busy && !d->save && !d->asked;
     return SFP_OK;
 }
 
@@ -608,7 +621,7 @@ static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
 
 static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
 {
-    if (a->base.plan->clock == SFP__CLOCK_REAL && o->allocate != SFP__ALLOCATE_FIXED)
+    if (a->base.plan->clock == SFP__CLOCK_REAL && !keeps(a->base.plan) && o->allocate != SFP__ALLOCATE_FIXED)
         a->pool = SFP__RUN_POOL_BATCHES;
     size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
     TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));

@@ -81,7 +81,8 @@ typedef struct stretch {
 static sfp_status predict(sfp__evaluator *e, sfp_predictor *p, stretch *part, int task, sfp_error *err)
 {
     int n = part->count, classes = e->classes;
-    const sfp__known_queries known = {e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first};
+    const sfp__known_queries known = {.query = e->query + (size_t)part->first * (size_t)e->dim,
+                                      .known = e->has_query + part->first};
     sfp__predictions found;
     if (n == 0)
         return SFP_OK;

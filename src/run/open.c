@@ -8,6 +8,7 @@
 #include "io/directory.h"
 #include "learner/state/state.h"
 #include "run/run_internal.h"
+#include "stream/submitted.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,6 +25,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .cache_mebibytes = 4096,
                               .checkpoint_seconds = NAN,
                               .max_wait = NAN,
+                              .image_mebibytes = 1024,
                               .log_bytes = 64 << 20,
                               .log_files = 4};
 }
@@ -163,7 +165,7 @@ void sfp__run_close(sfp__run *run)
     if (!run)
         return;
     const char *out = run->plan.opt->out;
-    if (!run->begun && !run->resumed && run->arrivals && run->arrivals->store)
+    if (!run->begun && !run->resumed && run->arrivals && run->arrivals->store && !run->plan.source->ops->image)
         sfp__store_discard(run->arrivals->store);
     sfp__journal_done(&run->journal);
     sfp__arrivals_free(run->arrivals);
@@ -174,6 +176,11 @@ void sfp__run_close(sfp__run *run)
     sfp__plan_done(&run->plan);
     sfp__directory_leave(out, run->created, run->lock);
     sfp__free(run);
+}
+
+bool sfp__run_takes_samples(const sfp__run *run)
+{
+    return sfp__is_submitted(run->plan.source);
 }
 
 int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples)

@@ -82,14 +82,14 @@ static bool uses_wall_time(const sfp__plan *p)
     return p->live || p->clock == SFP__CLOCK_REAL;
 }
 
-/* The time between checkpoints. A watched directory delivers again what was not saved, so its checkpoints may be rare, except the
- * first: it gives the directory a state. Large ones are rarer, for the sake of flash memory. */
+/* The time between checkpoints. A watched directory and the store of submitted samples deliver again what was not saved, so their checkpoints may be rare, except
+ * the first: it gives the directory a state. Large ones are rarer, for the sake of flash memory. */
 static double checkpoint_seconds(const sfp__run *run)
 {
     const sfp__plan *p = &run->plan;
     if (!isnan(p->opt->checkpoint_seconds))
         return p->opt->checkpoint_seconds;
-    bool watched = p->live && p->source->kind->walks;
+    bool watched = p->live && (p->source->kind->walks || p->source->ops->image);
     return !p->live ? 2 : watched && run->pace.save_bytes > 0 ? fmax(300, run->pace.save_bytes / SAVE_BYTES_PER_SECOND) : 10;
 }
 
@@ -212,7 +212,7 @@ static sfp_status revise(sfp__run *run, const sfp__delivery *d, sfp_error *err)
         if (r->label >= 0)
             sfp__classes_trained(&run->classes, r->label);
     }
-    return d->revision_count || d->save ? begin(run, err) : SFP_OK;
+    return d->revision_count || d->save || d->asked ? begin(run, err) : SFP_OK;
 }
 
 /* Trains on the samples of a delivery: one timestamp. *seconds: the processing time for the clock. */
@@ -367,8 +367,13 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     TRY(sfp__gemm_check(run->failures, err)); /* before a checkpoint contains other bits */
     TRY(sfp__arrivals_commit(arrivals, seconds, err));
     sfp__journal_count(&run->journal, arrivals);
-    if (d.save)
-        TRY(save(run, true, err));
+    unsigned asked = atomic_load(&arrivals->checkpoints_asked);
+    if (d.asked)
+        run->pace.state_at = -INFINITY;
+    if (d.save || d.asked) {
+        TRY(save(run, d.save, err));
+        atomic_store(&arrivals->checkpoints_done, asked);
+    }
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;
     if (!p->live) /* a live stream continues after any number of unreadable images: its length is unknown */

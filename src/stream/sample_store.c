@@ -45,6 +45,14 @@ static const char create_sql[] =
     "TEXT);"
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;";
 
+/* Submitted samples: keys by which a submission is recognised, and classes that were added before they had a sample. */
+static const char submitted_sql[] = "CREATE TABLE IF NOT EXISTS submission(key TEXT PRIMARY KEY, sample INTEGER) WITHOUT ROWID;"
+                                    "CREATE TABLE IF NOT EXISTS added_class(name TEXT PRIMARY KEY) WITHOUT ROWID;";
+
+/* Their images are in a file of their own: it is not rewritten when a sample is erased. */
+static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.secure_delete = ON;"
+                                 "CREATE TABLE IF NOT EXISTS images.image(id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);";
+
 #define ROW "id, name, size, modified, changed, digest, label, learned, standing, predicted IS NOT NULL"
 
 /* name, SQL */
@@ -119,7 +127,24 @@ static const char create_sql[] =
     X(REQUEST_DONE, "UPDATE request SET name = '', file = NULL WHERE number = ?1")                                              \
     X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                     \
     X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                      \
-    X(DATA_VERSION, "PRAGMA data_version")
+    X(DATA_VERSION, "PRAGMA data_version")                                                                                      \
+    X(FIND_KEY, "SELECT sample FROM submission WHERE key = ?1")                                                                 \
+    X(ADD_KEY, "INSERT OR REPLACE INTO submission VALUES(?1, ?2)")                                                              \
+    X(ADD_CLASS, "INSERT OR IGNORE INTO added_class VALUES(?1)")                                                                \
+    X(REMOVE_CLASS, "DELETE FROM added_class WHERE name = ?1")                                                                  \
+    X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1")                                              \
+    X(CLASSES, "SELECT name, sum(n) FROM (SELECT label AS name, count(*) AS n FROM sample WHERE standing = 1 GROUP BY label"    \
+               " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                       \
+    X(LIST,                                                                                                                     \
+      "SELECT " ROW ", reason, arrived, class, probability, unknown FROM sample WHERE id >= ?1 AND (?2 < 0 OR standing = ?2)"   \
+      " AND (?3 IS NULL OR label = ?3) AND (?4 IS NULL OR class = ?4) AND (?5 = 0 OR label IS NULL) AND name IS NOT NULL"       \
+      " ORDER BY id LIMIT ?6")                                                                                                  \
+    X(PUT_IMAGE, "INSERT OR REPLACE INTO images.image VALUES(?1, ?2)")                                                          \
+    X(GET_IMAGE, "SELECT bytes FROM images.image WHERE id = ?1")                                                                \
+    X(HAS_IMAGE, "SELECT length(bytes) FROM images.image WHERE id = ?1")                                                        \
+    X(NEXT_IMAGE, "SELECT id, length(bytes) FROM images.image WHERE id > ?1 ORDER BY id LIMIT 1")                               \
+    X(REMOVE_IMAGE, "DELETE FROM images.image WHERE id = ?1")                                                                   \
+    X(IMAGE_BYTES, "SELECT coalesce(sum(length(bytes)), 0), count(*) FROM images.image")
 
 enum {
 #define X(name, sql) name,
@@ -152,6 +177,15 @@ struct sfp__store {
     bool renames;          /* a class was renamed */
     uint64_t redeliveries; /* number of times that samples must be delivered again */
     bool created, discard;
+    /* group commit: the changes that have reached the disk */
+    pthread_cond_t synced_more;
+    uint64_t changes, synced;
+    bool syncing, failed; /* failed: the disk has lost a change, perhaps */
+    struct {
+        char *path;
+        bool open;
+        int64_t max_bytes, bytes, count;
+    } images;
 };
 
 static void unlock(sfp__store **s)
@@ -186,7 +220,8 @@ static sfp_status fail_db(const sfp__store *s, sfp_error *err)
     }
 }
 
-/* Binds the arguments of a statement, one per letter: i int64_t, d double (NAN: NULL), t text (NULL allowed), b sfp__digest *. */
+/* Binds the arguments of a statement, one per letter: i int64_t, d double (NAN: NULL), t text (NULL allowed), b sfp__digest *,
+ * B an int64_t and so many bytes. */
 static sfp_status bind(sfp__store *s, int which, const char *types, va_list args, sqlite3_stmt **out, sfp_error *err)
 {
     if (!s->statement[which] &&
@@ -202,6 +237,9 @@ static sfp_status bind(sfp__store *s, int which, const char *types, va_list args
             code = isnan(x) ? sqlite3_bind_null(st, i) : sqlite3_bind_double(st, i, x);
         } else if (*types == 't') {
             code = sqlite3_bind_text(st, i, va_arg(args, const char *), -1, SQLITE_STATIC);
+        } else if (*types == 'B') {
+            sqlite3_uint64 size = (sqlite3_uint64)va_arg(args, int64_t);
+            code = sqlite3_bind_blob64(st, i, va_arg(args, const void *), size, SQLITE_STATIC);
         } else {
             const sfp__digest *d = va_arg(args, const sfp__digest *);
             code = d ? sqlite3_bind_blob(st, i, d, sizeof *d, SQLITE_STATIC) : sqlite3_bind_null(st, i);
@@ -258,6 +296,7 @@ static sfp_status change(sfp__store *s, sfp_error *err, int which, const char *t
     sfp_status status = bind(s, which, types, args, &st, err);
     va_end(args);
     TRY(status);
+    s->changes++;
     return sqlite3_step(st) == SQLITE_DONE ? SFP_OK : fail_db(s, err);
 }
 
@@ -446,6 +485,8 @@ static sfp_status open_file(sfp__store *s, const char *file, sfp_error *err)
     }
     if (!s->path && sqlite3_exec(s->db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL, NULL) != SQLITE_OK)
         return fail_db(s, err);
+    if (sqlite3_exec(s->db, submitted_sql, NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
     return load_numbers(s, err);
 }
 
@@ -454,12 +495,15 @@ sfp_status sfp__store_open(const char *dir, sfp__store **out, sfp_error *err)
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
     pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->synced_more, NULL);
     s->data_version = -1;
     OWNED char *file = NULL;
     char real[PATH_MAX];
     if (dir) {
         TRY(sfp__path_make(dir, SFP__STORE_NAME, &s->path, err));
-        TRY(sfp__path_make(realpath(*dir ? dir : ".", real) ? real : dir, SFP__STORE_NAME, &file, err));
+        const char *where = realpath(*dir ? dir : ".", real) ? real : dir;
+        TRY(sfp__path_make(where, SFP__STORE_NAME, &file, err));
+        TRY(sfp__path_make(where, SFP__IMAGES_NAME, &s->images.path, err));
     }
     sfp_status status = open_file(s, file ? file : "", err);
     if (status)
@@ -481,8 +525,10 @@ static sfp_status remove_files(const char *path, sfp_error *err)
 
 sfp_status sfp__store_remove(const char *dir, sfp_error *err)
 {
-    OWNED char *path = NULL;
+    OWNED char *path = NULL, *images = NULL;
     TRY(sfp__path_make(dir, SFP__STORE_NAME, &path, err));
+    TRY(sfp__path_make(dir, SFP__IMAGES_NAME, &images, err));
+    TRY(remove_files(images, err));
     return remove_files(path, err);
 }
 
@@ -497,7 +543,9 @@ void sfp__store_close(sfp__store *s)
     (void)sqlite3_close(s->db);
     if (s->discard && s->path)
         (void)remove_files(s->path, NULL);
+    pthread_cond_destroy(&s->synced_more);
     pthread_mutex_destroy(&s->lock);
+    sfp__free(s->images.path);
     sfp__free(s->path);
     sfp__free(s);
 }
@@ -560,15 +608,25 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
     return SFP_OK;
 }
 
+/* Adds a sample with the next id. */
+static sfp_status add_row(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
+                          const char *label, sfp_error *err)
+{
+    TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
+               sfp__time_of_day(), label));
+    s->next_id++;
+    s->counts.standing[SFP__WAITING]++;
+    s->counts.unlabelled += label == NULL;
+    return SFP_OK;
+}
+
 sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
                           const char *label, uint64_t *id, sfp_error *err)
 {
     LOCK(s);
-    TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
-               sfp__time_of_day(), label));
-    *id = s->next_id++;
-    s->counts.standing[SFP__WAITING]++;
-    s->counts.unlabelled += label == NULL;
+    uint64_t next = s->next_id;
+    TRY(add_row(s, name, stamp, digest, label, err));
+    *id = next;
     return SFP_OK;
 }
 
@@ -675,6 +733,7 @@ sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *
     TRY(change(s, err, RELABEL, "tt", from, to));
     TRY(change(s, err, SETTLE, "")); /* those that were learned with the new name before they got the old one */
     TRY(change(s, err, RELABEL_LINES, "tt", from, to));
+    TRY(change(s, err, RENAME_ADDED, "tt", from, to));
     TRY(commit(s, err));
     s->renames = true;
     s->redeliveries++;
@@ -759,9 +818,8 @@ sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp
     return SFP_OK;
 }
 
-sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
+static sfp_status refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
 {
-    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     sfp__standing now = was.learned ? SFP__LEARNED : standing;
@@ -769,6 +827,12 @@ sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing,
     count_standing(s, &was, now);
     s->counts.expired += now == SFP__DROPPED && was.predicted && !was.label;
     return SFP_OK;
+}
+
+sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
+{
+    LOCK(s);
+    return refuse(s, id, standing, reason, err);
 }
 
 sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
@@ -795,6 +859,29 @@ sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const ch
     return SFP_OK;
 }
 
+static sfp_status image_size(sfp__store *s, uint64_t id, int64_t *bytes, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *bytes = -1;
+    if (s->images.open)
+        TRY(query(s, &st, err, HAS_IMAGE, "i", (int64_t)id));
+    if (st)
+        *bytes = sqlite3_column_int64(st, 0);
+    return SFP_OK;
+}
+
+static sfp_status remove_image(sfp__store *s, uint64_t id, sfp_error *err)
+{
+    int64_t bytes;
+    TRY(image_size(s, id, &bytes, err));
+    if (bytes < 0)
+        return SFP_OK;
+    TRY(change(s, err, REMOVE_IMAGE, "i", (int64_t)id));
+    s->images.bytes -= bytes;
+    s->images.count--;
+    return SFP_OK;
+}
+
 static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
@@ -806,6 +893,7 @@ static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
     TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
     TRY(change(s, err, ERASE_LINES, "it", (int64_t)id, was.name));
     TRY(change(s, err, ERASE_NAMES, "i", (int64_t)id));
+    TRY(remove_image(s, id, err));
     return change(s, err, ERASE, "i", (int64_t)id);
 }
 
@@ -1017,6 +1105,7 @@ sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file,
     LOCK(s);
     TRY(change(s, err, REQUEST, "ttt", name, file, label));
     *number = sqlite3_last_insert_rowid(s->db);
+    s->data_version = -1; /* the version of the data shows only changes of other processes */
     return commit(s, err);
 }
 
@@ -1031,4 +1120,263 @@ sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp
         return SFP_OK;
     const char *text = (const char *)sqlite3_column_text(st, 1);
     return sfp__fail(err, status, "%s", text ? text : "the request was refused");
+}
+
+/* --------------------------------------------------------------------- submissions */
+
+/* Waits until the log of a database is on the disk. */
+static int sync_log(const char *database)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s-wal", database) >= (int)sizeof path)
+        return -1;
+    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -1 : fdatasync(fd);
+}
+
+sfp_status sfp__store_sync(sfp__store *s, sfp_error *err)
+{
+    LOCK(s);
+    uint64_t wanted = s->changes;
+    while (s->synced < wanted && !s->failed) {
+        if (s->syncing) { /* what this thread has changed is perhaps part of it, else of the next one */
+            pthread_cond_wait(&s->synced_more, &s->lock);
+            continue;
+        }
+        const char *images = s->path && s->images.open ? s->images.path : NULL;
+        uint64_t reached = s->changes;
+        TRY(commit(s, err));
+        s->syncing = true;
+        pthread_mutex_unlock(&s->lock);
+        bool done = (!images || sync_log(images) == 0) && (!s->path || sync_log(s->path) == 0);
+        pthread_mutex_lock(&s->lock);
+        s->syncing = false;
+        s->failed |= !done;
+        s->synced = done ? reached : s->synced;
+        pthread_cond_broadcast(&s->synced_more);
+    }
+    return s->failed ? sfp__fail(err, SFP_EIO,
+                                 "%s: the disk does not keep what is written; samples are refused until the run is started again",
+                                 path_of(s))
+                     : SFP_OK;
+}
+
+sfp_status sfp__store_open_images(sfp__store *s, int64_t max_bytes, sfp_error *err)
+{
+    LOCK(s);
+    char sql[96];
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    s->images.max_bytes = max_bytes;
+    if (s->images.open)
+        return SFP_OK;
+    char *attach = sqlite3_mprintf("ATTACH %Q AS images", s->path ? s->images.path : "");
+    TRY(sfp__check_memory(attach, err));
+    TRY(commit(s, err));
+    int code = sqlite3_exec(s->db, attach, NULL, NULL, NULL);
+    sqlite3_free(attach);
+    (void)snprintf(sql, sizeof sql, "PRAGMA images.journal_mode = %s; PRAGMA images.synchronous = %s", s->path ? "WAL" : "OFF",
+                   s->path ? "NORMAL" : "OFF");
+    if (code != SQLITE_OK || sqlite3_exec(s->db, images_sql, NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    s->images.open = true;
+    TRY(query(s, &st, err, IMAGE_BYTES, ""));
+    s->images.bytes = st ? sqlite3_column_int64(st, 0) : 0;
+    s->images.count = st ? sqlite3_column_int64(st, 1) : 0;
+    return SFP_OK;
+}
+
+/* Does the sample still have to be delivered with its image? */
+static bool needs_image(const sfp__stored *row)
+{
+    return row->standing == SFP__WAITING && (row->label || !row->predicted);
+}
+
+/* Removes the oldest images until `more` bytes fit; but no image that is still to be learned. A sample that waits for a label without its
+ * image is DROPPED. */
+static sfp_status make_space(sfp__store *s, int64_t more, sfp_error *err)
+{
+    for (int64_t after = -1; s->images.bytes + more > s->images.max_bytes;) {
+        OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+        {
+            OWNED_BY(reset) sqlite3_stmt *st = NULL;
+            TRY(query(s, &st, err, NEXT_IMAGE, "i", after));
+            if (!st)
+                return sfp__fail(err, SFP_ELIMIT,
+                                 "the images of samples that wait to be learned have %lld bytes, expected at most %lld "
+                                 "(--keep-images); send the sample again later",
+                                 (long long)s->images.bytes, (long long)s->images.max_bytes);
+            after = sqlite3_column_int64(st, 0);
+        }
+        TRY(find_id(s, (uint64_t)after, &row, err));
+        if (needs_image(&row))
+            continue;
+        TRY(remove_image(s, row.id, err));
+        if (row.standing == SFP__WAITING)
+            TRY(refuse(s, row.id, SFP__DROPPED, "its image was removed to make space (--keep-images)", err));
+    }
+    return SFP_OK;
+}
+
+/* kept: the bytes of an image that it replaces; -1: none. */
+static sfp_status put_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, int64_t kept, sfp_error *err)
+{
+    TRY(change(s, err, PUT_IMAGE, "iB", (int64_t)id, (int64_t)size, bytes));
+    s->images.bytes += (int64_t)size - (kept > 0 ? kept : 0);
+    s->images.count += kept < 0;
+    return SFP_OK;
+}
+
+/* The sample that an earlier submission with this key has made. */
+static sfp_status find_submission(sfp__store *s, const char *key, sfp__stored *out, bool *found, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *found = false;
+    if (key)
+        TRY(query(s, &st, err, FIND_KEY, "t", key));
+    if (!st)
+        return SFP_OK;
+    *found = true;
+    return find_id(s, (uint64_t)sqlite3_column_int64(st, 0), out, err);
+}
+
+sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t *id, bool *repeated, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0}, same = {0};
+    OWNED char *name = NULL;
+    const sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, in->bytes, in->size), none = {0};
+    int64_t kept;
+    bool taken = false;
+    TRY(find_submission(s, in->key, &row, repeated, err));
+    if (*repeated && !sfp__digest_equal(&row.digest, &none) && !sfp__digest_equal(&row.digest, &digest))
+        return sfp__fail(err, SFP_EINVAL, "the key was used for another image, expected a new key for each sample");
+    *id = *repeated ? row.id : s->next_id;
+    TRY(image_size(s, *id, &kept, err));
+    /* a process that was killed may have kept the row without the image, as both files are not written at once */
+    bool lost =
+        *repeated && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
+    if (*repeated && !lost)
+        return SFP_OK;
+    if (s->images.bytes + (int64_t)in->size > s->images.max_bytes)
+        TRY(make_space(s, (int64_t)in->size, err));
+    TRY(put_image(s, *id, in->bytes, in->size, kept, err));
+    if (lost) {
+        TRY(change(s, err, MOVED, "itiii", (int64_t)*id, row.name, INT64_C(0), INT64_C(0), INT64_C(0)));
+        if (row.standing == SFP__UNREADABLE)
+            count_standing(s, &row, SFP__WAITING);
+        return SFP_OK;
+    }
+    for (const char *wanted = in->name ? in->name : ""; !name || taken; wanted = name) { /* requests find a sample by its name */
+        OWNED_BY(reset) sqlite3_stmt *st = NULL;
+        char *next = NULL;
+        TRY(in->name && !name ? sfp__text_new(&next, err, "%s", wanted)
+                              : sfp__text_new(&next, err, "%s#%llu", wanted, (unsigned long long)*id));
+        sfp__free(name);
+        name = next;
+        TRY(query(s, &st, err, FIND, "t", name));
+        taken = st != NULL;
+    }
+    TRY(add_row(s, name, &(sfp__file_stamp){0}, &digest, in->label, err));
+    if (in->predicted) {
+        TRY(change(s, err, PREDICTED, "iiitdd", (int64_t)*id, sfp__time_of_day(), in->timestamp, in->class_name, in->probability,
+                   in->unknown));
+        s->counts.predicted++;
+    }
+    return in->key ? change(s, err, ADD_KEY, "ti", in->key, (int64_t)*id) : SFP_OK;
+}
+
+sfp_status sfp__store_image(sfp__store *s, uint64_t id, uint8_t **bytes, size_t *size, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    if (s->images.open)
+        TRY(query(s, &st, err, GET_IMAGE, "i", (int64_t)id));
+    if (!st)
+        return sfp__fail(err, SFP_ENOTFOUND, "the image of sample %llu is not kept any more (--keep-images)",
+                         (unsigned long long)id);
+    size_t n = (size_t)sqlite3_column_bytes(st, 0);
+    const void *from = sqlite3_column_blob(st, 0);
+    TRY(sfp__check_memory(from && (*bytes = sfp__malloc(n)), err));
+    memcpy(*bytes, from, n);
+    *size = n;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_relabel(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    int64_t bytes;
+    if (id >= s->next_id)
+        return sfp__fail(err, SFP_ENOTFOUND, "there is no sample %llu", (unsigned long long)id);
+    TRY(find_id(s, id, &row, err));
+    if (row.standing == SFP__FORGOTTEN || row.standing == SFP__UNREADABLE)
+        return sfp__fail(err, SFP_ENOTFOUND, "sample %llu %s", (unsigned long long)id,
+                         row.standing == SFP__FORGOTTEN ? "was forgotten" : "has no readable image");
+    if (row.label && strcmp(row.label, label) == 0 && row.standing != SFP__DROPPED)
+        return SFP_OK;
+    TRY(image_size(s, id, &bytes, err));
+    if (bytes < 0)
+        return sfp__fail(
+            err, SFP_ELIMIT,
+            "the image of sample %llu is not kept any more (--keep-images), expected one from which the label can be learned",
+            (unsigned long long)id);
+    return set_label(s, id, label, err);
+}
+
+sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
+                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, LIST, "iittii", (int64_t)(q->from > INT64_MAX ? INT64_MAX : q->from), (int64_t)q->standing, q->label,
+              q->class_name, (int64_t)q->unlabelled, (int64_t)q->limit));
+    for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
+        if (code != SQLITE_ROW)
+            return fail_db(s, err);
+        OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+        int64_t bytes;
+        TRY(copy_row(st, &row, err));
+        TRY(image_size(s, row.id, &bytes, err));
+        const sfp__listed l = {.row = &row,
+                               .reason = (const char *)sqlite3_column_text(st, 10),
+                               .arrived = sqlite3_column_int64(st, 11),
+                               .class_name = (const char *)sqlite3_column_text(st, 12),
+                               .probability = number_or_nan(st, 13),
+                               .unknown = number_or_nan(st, 14),
+                               .has_image = bytes >= 0};
+        TRY(fn(ctx, &l, err));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__store_add_class(sfp__store *s, const char *name, sfp_error *err)
+{
+    LOCK(s);
+    return change(s, err, ADD_CLASS, "t", name);
+}
+
+sfp_status sfp__store_remove_class(sfp__store *s, const char *name, bool *removed, sfp_error *err)
+{
+    LOCK(s);
+    TRY(change(s, err, REMOVE_CLASS, "t", name));
+    *removed = sqlite3_changes(s->db) > 0;
+    return commit(s, err);
+}
+
+sfp_status sfp__store_each_class(sfp__store *s, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
+                                 void *ctx, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, CLASSES, ""));
+    for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
+        if (code != SQLITE_ROW)
+            return fail_db(s, err);
+        const char *name = (const char *)sqlite3_column_text(st, 0);
+        if (name)
+            TRY(fn(ctx, name, sqlite3_column_int64(st, 1), err));
+    }
+    return SFP_OK;
 }

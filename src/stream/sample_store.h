@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #define SFP__STORE_NAME "samples.db"
+#define SFP__IMAGES_NAME "images.db" /* images of submitted samples */
 
 typedef enum sfp__standing {
     SFP__WAITING,
@@ -192,5 +193,60 @@ sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file,
                               sfp_error *err);
 /* Reads the answer to a request; *done false: there is none yet. If the request was refused, returns its status and message. */
 sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err);
+
+/* ------------------------------------------------------------ submitted samples (stream/sources/submitted.c); any thread
+ *
+ * Their images are kept in DIR/images.db, up to a number of bytes; the oldest are removed first, but none that is still to be learned. */
+
+/* Opens or creates the file of images. */
+sfp_status sfp__store_open_images(sfp__store *s, int64_t max_bytes, sfp_error *err);
+
+typedef struct sfp__submission {
+    const void *bytes; /* of an image file */
+    size_t size;
+    const char *name;  /* NULL: "#ID"; one that another sample has becomes NAME#ID */
+    const char *label; /* NULL: none */
+    const char *key;   /* a second submission with this key is the same sample; NULL: none */
+    bool predicted;    /* it was answered with: */
+    const char *class_name;
+    double probability, unknown;
+    int64_t timestamp;
+} sfp__submission;
+
+/* Adds a sample and its image. *repeated: the key is known, and *id is that sample. SFP_ELIMIT: there is no space for the image. */
+sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t *id, bool *repeated, sfp_error *err);
+/* Records a label that arrives for a submitted sample, whose image must be kept, because the label is learned from it. */
+sfp_status sfp__store_relabel(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
+/* Returns when all changes that this thread has made are on the disk. Threads that wait at the same time share one transaction. */
+sfp_status sfp__store_sync(sfp__store *s, sfp_error *err);
+/* The image of a sample; free *bytes with sfp__free. */
+sfp_status sfp__store_image(sfp__store *s, uint64_t id, uint8_t **bytes, size_t *size, sfp_error *err);
+
+typedef struct sfp__sample_query {
+    uint64_t from;                  /* the first id */
+    int standing;                   /* -1: any */
+    const char *label, *class_name; /* NULL: any; class_name: of the prediction */
+    bool unlabelled;                /* only samples without a label */
+    int limit;
+} sfp__sample_query;
+
+/* Valid during the call. */
+typedef struct sfp__listed {
+    const sfp__stored *row;
+    const char *reason, *class_name; /* NULL: none */
+    int64_t arrived;                 /* ms since 1970 */
+    double probability, unknown;     /* NAN: none */
+    bool has_image;
+} sfp__listed;
+
+/* Calls fn for samples in order of their ids; it must not use the store. Forgotten samples are left out. */
+sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
+                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err);
+/* Classes with the number of their learned samples, in order of their names. */
+sfp_status sfp__store_each_class(sfp__store *s, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
+                                 void *ctx, sfp_error *err);
+/* Lists a class also without samples, or no longer. *removed: it was listed so. */
+sfp_status sfp__store_add_class(sfp__store *s, const char *name, sfp_error *err);
+sfp_status sfp__store_remove_class(sfp__store *s, const char *name, bool *removed, sfp_error *err);
 
 #endif

@@ -10,13 +10,9 @@
 #include <sys/stat.h>
 
 const sfp__source_kind *const sfp__source_kinds[] = {
-    &sfp__source_folder,    &sfp__source_manifest,
-    &sfp__source_idx,       &sfp__source_cifar,
-    &sfp__source_tar,       &sfp__source_stream51,
-    &sfp__source_core50,    &sfp__source_clear10,
-    &sfp__source_clear100,  &sfp__source_features,
-    &sfp__source_synthetic, &sfp__source_dir,
-    &sfp__source_stdin,     NULL,
+    &sfp__source_folder,    &sfp__source_manifest, &sfp__source_idx,     &sfp__source_cifar,     &sfp__source_tar,
+    &sfp__source_stream51,  &sfp__source_core50,   &sfp__source_clear10, &sfp__source_clear100,  &sfp__source_features,
+    &sfp__source_synthetic, &sfp__source_dir,      &sfp__source_stdin,   &sfp__source_submitted, NULL,
 };
 
 /* Guesses the kind of a path without one; NULL: nothing is at the path. */
@@ -86,7 +82,8 @@ sfp_status sfp__source_check(const char *spec, sfp_error *err)
     size_t n = strcspn(spec, ":");
     if (!kind)
         return unknown_kind(spec, err);
-    if ((!spec[n] || !spec[n + 1]) && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
+    if ((!spec[n] || !spec[n + 1]) && kind != &sfp__source_stdin && kind != &sfp__source_synthetic &&
+        kind != &sfp__source_submitted)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': path is missing, expected %s:PATH", spec, kind->name);
     return SFP_OK;
 }

@@ -80,6 +80,9 @@ typedef struct sfp__source_ops {
     /* A command gives the sample a label. What was said about it before, but is not read yet, is older. Another thread than that of next
      * calls it. NULL: a label has one origin only. */
     sfp_status (*decided)(sfp_source *s, uint64_t id, const char *name, sfp_error *err);
+    /* The image of a sample, which the source keeps. From then on nothing is dropped: samples wait in the store, and the source is blocked.
+     * NULL: the source does not keep images, or they are files. */
+    sfp_status (*image)(sfp_source *s, const sfp__stored *row, sfp__raw_image *out, sfp_error *err);
     bool pauses;    /* an incomplete batch does not wait for more images (--max-wait) */
     bool on_demand; /* images are generated on request; they do not arrive by themselves */
     /* Frees the memory of the kind, also if opening failed half-way; may be NULL. */

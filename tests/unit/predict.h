@@ -10,7 +10,7 @@
 static inline sfp_status predict_into(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *known,
                                       int32_t *label, float *score, int ld, sfp__predictions *about, sfp_error *e)
 {
-    const sfp__known_queries queries = {query, known};
+    const sfp__known_queries queries = {.query = query, .known = known};
     sfp__predictions found;
     TRY(sfp__predictor_run(p, n, rgb, query ? &queries : NULL, score ? SFP__WANT_SCORES : 0, &found, e));
     memcpy(label, found.label, (size_t)n * sizeof *label);

@@ -480,6 +480,34 @@ sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact,
     return SFP_OK;
 }
 
+sfp_status sfp__head_judge(sfp__head *h, int n, const float *query, const int32_t *label, int classes, float *out, float *unknown,
+                           sfp_error *err)
+{
+    size_t count = (size_t)n * (size_t)classes;
+    sfp_status status = SFP_OK;
+    TRY(check_forget(h, n, query, err));
+    TRY(sfp__head_refresh(h, true, err));
+    for (size_t i = 0; i < count; i++)
+        out[i] = -INFINITY;
+    if (h->n == 0)
+        return SFP_OK;
+    int token = sfp__gemm_enter();
+    for (int i = 0; i < n && !status; i += SFP__HEAD_GRAIN) {
+        int row[SFP__HEAD_GRAIN], m = n - i < SFP__HEAD_GRAIN ? n - i : SFP__HEAD_GRAIN;
+        for (int j = 0; j < m; j++) /* the result for a class without samples is not used */
+            row[j] = sfp__head_label_samples(h, label[i + j]) > 0 ? h->row_of[label[i + j]] : 0;
+        status = h->kind->judge(h, m, query + (size_t)i * (size_t)h->opt.dim, row, h->raw, unknown + i, err);
+        for (int j = 0; j < m && !status; j++)
+            if (sfp__head_label_samples(h, label[i + j]) > 0)
+                sfp__head_log_softmax(h->rows, h->label, h->raw + (size_t)j * (size_t)h->rows, classes,
+                                      out + (size_t)(i + j) * (size_t)classes);
+            else
+                unknown[i + j] = NAN;
+    }
+    sfp__gemm_leave(token);
+    return status;
+}
+
 /* ---------------------------------------------------------------- save, load */
 
 static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *err)

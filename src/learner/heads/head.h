@@ -76,6 +76,12 @@ sfp_status sfp__head_drop_samples(sfp__head *h, sfp_error *err);
 sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err);
 /* Computes the log-probabilities (n, classes); labels seen that are not below `classes` are excluded. */
 sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact, int classes, float *out, sfp_error *err);
+/* Computes for n samples that were learned with these labels the log-probabilities (n, classes) that the head would give them had it not
+ * learned the sample, and its sfp__head_unknown (n). They are exact: in closed form, with the strengths (ridge: scaling and n lambda; slda:
+ * shrinkage) that were chosen with all samples. A class without other samples has -INFINITY; so have all classes for a
+ * sample whose class has none. Fails as sfp__head_forget, but not with SFP_ENOTFOUND. */
+sfp_status sfp__head_judge(sfp__head *h, int n, const float *query, const int32_t *label, int classes, float *out, float *unknown,
+                           sfp_error *err);
 /* Returns the factor of the scores that was fitted on held-out samples; NAN: the kind has none. softmax(logp / scale) are the
  * probabilities without it. */
 double sfp__head_scale(const sfp__head *h, bool exact);

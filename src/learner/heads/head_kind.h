@@ -40,6 +40,10 @@ typedef struct sfp__head_kind {
     /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP__HEAD_GRAIN, after refresh; -INFINITY: a class without samples,
      * or of which the solution does not know yet. Cannot fail. */
     void (*score)(sfp__head *h, int n, const float *q, bool exact, double *out);
+    /* Computes the same scores of n <= SFP__HEAD_GRAIN samples x (n, D) that were learned with class row (n), each by the head without the
+     * sample, and the scores for unknown classes, NAN: none. After an exact refresh; the sums are those of samples without a half-life.
+     * NULL: the kind is not a function of sums. */
+    sfp_status (*judge)(sfp__head *h, int n, const float *x, const int *row, double *out, float *unknown, sfp_error *err);
     /* Returns the fitted factor of the scores; NULL: the kind has none. */
     double (*scale)(const sfp__head *h, bool exact);
     /* Returns the data of the score for unknown classes, after an exact refresh; NULL: the kind has none. */

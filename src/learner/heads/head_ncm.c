@@ -110,36 +110,67 @@ static sfp_status ncm_refresh(sfp__head *h, bool exact, sfp_error *err)
     return SFP_OK;
 }
 
-/* Returns tau. */
-static double variance(const ncm *m)
+static int count_seen(const sfp__head *h)
 {
-    const sfp__head *h = &m->base;
     int seen = 0;
     for (int r = 0; r < h->rows; r++)
         seen += h->count[r] > 0;
-    double within = h->n > seen ? m->scatter[0] / ((double)(h->n - seen) * h->opt.dim) : 0;
-    double total = m->scatter[1] / ((double)h->n * h->opt.dim);
+    return seen;
+}
+
+/* Returns tau of n samples of `seen` classes. */
+static double variance(int64_t n, int seen, int dim, const double scatter[2])
+{
+    double within = n > seen ? scatter[0] / ((double)(n - seen) * dim) : 0;
+    double total = scatter[1] / ((double)n * dim);
     if (within > 1e-30) /* a division by a smaller value would only amplify rounding errors */
         return within;
     return total > 1e-30 ? total : 1;
+}
+
+/* Returns the squared distance of a query to a mean. */
+static double distance(size_t d, const float *q, const double *mean)
+{
+    double sum = 0;
+    for (size_t j = 0; j < d; j++) {
+        double x = (double)q[j] - mean[j];
+        sum += x * x;
+    }
+    return sum;
 }
 
 static void ncm_score(sfp__head *h, int n, const float *q, bool exact, double *out)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim;
-    double scale = -0.5 / variance(m);
+    double scale = -0.5 / variance(h->n, count_seen(h), h->opt.dim, m->scatter);
     (void)exact;
     for (int i = 0; i < n; i++, q += d)
-        for (int r = 0; r < h->rows; r++) {
-            const double *mean = m->mean + (size_t)r * d;
-            double sum = 0;
-            for (size_t j = 0; j < d; j++) {
-                double x = (double)q[j] - mean[j];
-                sum += x * x;
-            }
-            *out++ = h->count[r] > 0 ? scale * sum : -INFINITY;
-        }
+        for (int r = 0; r < h->rows; r++)
+            *out++ = h->count[r] > 0 ? scale * distance(d, q, m->mean + (size_t)r * d) : -INFINITY;
+}
+
+/* Without the sample, the mean of its class moves away from it, and both scatters lose its part. */
+static sfp_status ncm_judge(sfp__head *h, int n, const float *x, const int *row, double *out, float *unknown, sfp_error *err)
+{
+    const ncm *m = (const ncm *)h;
+    const double all = (double)h->n, square = 1e-14 * m->sums.square;
+    size_t d = (size_t)h->opt.dim;
+    (void)err;
+    for (int i = 0; i < n; i++, x += d, out += h->rows) {
+        double ny = (double)h->count[row[i]], farther = ny > 1 ? ny / (ny - 1) : 1;
+        double own = distance(d, x, m->mean + (size_t)row[i] * d), total = distance(d, x, m->grand);
+        double scatter[2] = {m->scatter[0] - farther * own, h->n > 1 ? m->scatter[1] - all / (all - 1) * total : 0};
+        for (int k = 0; k < 2; k++)
+            scatter[k] = scatter[k] > square ? scatter[k] : 0; /* smaller values are rounding errors */
+        double scale = -0.5 / variance(h->n - 1, count_seen(h) - (ny == 1), h->opt.dim, scatter);
+        for (int r = 0; r < h->rows; r++)
+            out[r] = h->count[r] > (r == row[i]) ? scale * distance(d, x, m->mean + (size_t)r * d) : -INFINITY;
+        if (ny > 1)
+            out[row[i]] *= farther * farther;
+        unknown[i] = NAN;
+    }
+    return SFP_OK;
 }
 
 static sfp_status ncm_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
@@ -169,6 +200,7 @@ const sfp__head_kind sfp__head_ncm = {
     .drop_samples = ncm_drop_samples,
     .refresh = ncm_refresh,
     .score = ncm_score,
+    .judge = ncm_judge,
     .visit = ncm_visit,
     .visit_inference = ncm_visit_inference,
 };

@@ -79,6 +79,7 @@ typedef struct ridge {
     follow follow;
     sfp__novelty novelty; /* of the exact solution */
     double lambda, share; /* of the solve in progress; share: that of the shrinkage of slda */
+    int64_t factored;     /* `matrix` has the factor of the exact solution of so many samples; 0: it has not */
     /* Workspace of a solve. */
     double *matrix;          /* triangle */
     double *z, *norm;        /* (D), (SFP__SUMS_KEPT) */
@@ -309,6 +310,7 @@ static void fill_gram(ridge *m, const solution *s)
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)u->dim, n = (size_t)u->kept;
     double *t = m->matrix;
+    m->factored = 0;
     m->gram_scaling = (int)s->strength[SFP__SCALING];
     memset(m->z, 0, d * sizeof *m->z);
     for (size_t k = 0; k < n; k++)
@@ -380,6 +382,7 @@ static void invert_few(ridge *m)
     int d = m->base.opt.dim, n = m->sums.kept;
     double *inverse = m->follow.inverse, *q = m->matrix, factor = 1 / (n * sqrt(m->lambda));
     m->gram_scaling = -1;
+    m->factored = 0;
     sfp__triangle_half_solve(n, m->gram_factor, d, q, m->base.opt.threads);
     for (int k = 0; k < n; k++)
         for (int i = 0; i < d; i++)
@@ -398,6 +401,7 @@ static void solve(ridge *m, solution *s)
     int d = m->base.opt.dim, tries = 0;
     summarise(m, s->centre);
     s->rows = m->base.rows;
+    m->factored = 0;
     for (m->lambda = s->strength[SFP__LAMBDA];; tries++, m->lambda *= 10) {
         if (m->few && invert_gram(m, s))
             break;
@@ -415,10 +419,12 @@ static void solve(ridge *m, solution *s)
             break;
         }
     }
-    if (m->few)
+    if (m->few) {
         weigh_few(m, s);
-    else
+    } else {
         sfp__triangle_solve(d, m->matrix, s->rows, s->weight, m->base.opt.threads);
+        m->factored = s == &m->exact ? m->base.n : 0;
+    }
     for (int i = 0; i < d; i++)
         for (int r = 0; r < s->rows; r++)
             s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= m->z[i];
@@ -447,25 +453,46 @@ static const double *centred(const ridge *m, const solution *s, const float *x)
     return m->block;
 }
 
-/* Writes t^T A^-1 t / n of the kept samples to m->norm, t = Z (x - centre), with the factor of the last solve. */
-static void measure_kept(ridge *m, const solution *s)
+/* Writes t^T A^-1 t / n of up to SFP__TRIANGLE_BLOCK samples x (count, D) to `norm`, t = Z (x - centre), with the factor of the last
+ * solve. */
+static void measure(ridge *m, const solution *s, int count, const float *x, double *norm)
 {
     const sfp__sums *u = &m->sums;
     int d = m->base.opt.dim;
+    for (int i = 0; i < d; i++)
+        for (int k = 0; k < count; k++)
+            m->block[(size_t)i * (size_t)count + (size_t)k] =
+                m->z[i] * ((double)x[(size_t)k * (size_t)d + (size_t)i] - s->centre[i]);
+    sfp__triangle_half_solve(d, m->matrix, count, m->block, m->base.opt.threads);
+    for (int k = 0; k < count; k++) {
+        double sum = 0;
+        for (int i = 0; i < d; i++)
+            sum += m->block[(size_t)i * (size_t)count + (size_t)k] * m->block[(size_t)i * (size_t)count + (size_t)k];
+        norm[k] = sum * u->weight / u->total;
+    }
+}
+
+/* Measures the kept samples; writes to m->norm. */
+static void measure_kept(ridge *m, const solution *s)
+{
+    const sfp__sums *u = &m->sums;
     for (int from = 0; from < u->kept; from += SFP__TRIANGLE_BLOCK) {
         int count = u->kept - from < SFP__TRIANGLE_BLOCK ? u->kept - from : SFP__TRIANGLE_BLOCK;
-        for (int i = 0; i < d; i++)
-            for (int k = 0; k < count; k++)
-                m->block[(size_t)i * (size_t)count + (size_t)k] =
-                    m->z[i] * ((double)u->kept_x[(size_t)(from + k) * (size_t)d + (size_t)i] - s->centre[i]);
-        sfp__triangle_half_solve(d, m->matrix, count, m->block, m->base.opt.threads);
-        for (int k = 0; k < count; k++) {
-            double sum = 0;
-            for (int i = 0; i < d; i++)
-                sum += m->block[(size_t)i * (size_t)count + (size_t)k] * m->block[(size_t)i * (size_t)count + (size_t)k];
-            m->norm[from + k] = sum * u->weight / u->total;
-        }
+        measure(m, s, count, u->kept_x + (size_t)from * (size_t)u->dim, m->norm + from);
     }
+}
+
+/* A sample that is left out: its values, class and `measure`. */
+typedef struct left_out {
+    const float *x;
+    int64_t row;
+    double norm;
+    int kept; /* its number among the kept samples, if there are few; else not used */
+} left_out;
+
+static left_out kept_sample(const ridge *m, int i)
+{
+    return (left_out){m->sums.kept_x + (size_t)i * (size_t)m->sums.dim, m->sums.kept_row[i], m->norm[i], i};
 }
 
 /* Returns whether the class of a kept sample has others. */
@@ -482,19 +509,19 @@ static int count_left_out(const ridge *m)
     return n;
 }
 
-/* Writes the scores of ridge for kept sample i by the solution without it, plain, to `out`; returns their squared error. The residual of a
- * sample that is left out is that of the sample divided by one minus its leverage. */
-static double leave_out_ridge(const ridge *m, const solution *s, int i, double *out)
+/* Writes the scores of ridge for a learned sample by the solution without it, plain, to `out`; returns their squared error. The residual of
+ * a sample that is left out is that of the sample divided by one minus its leverage. */
+static double leave_out_ridge(const ridge *m, const solution *s, left_out o, double *out)
 {
     const sfp__sums *u = &m->sums;
     double share = u->weight / u->total, error = 0; /* of the sample */
-    double rest = m->few ? m->lambda * m->gram_inverse[(size_t)i * (size_t)u->kept + (size_t)i] - share : 1 - m->norm[i] - share;
+    double rest = m->few ? m->lambda * m->gram_inverse[(size_t)o.kept * (size_t)(u->kept + 1)] - share : 1 - o.norm - share;
     if (m->few)
-        invert_targets(m, i, out);
+        invert_targets(m, o.kept, out);
     else
-        project(m, s, centred(m, s, u->kept_x + (size_t)i * (size_t)u->dim), out);
+        project(m, s, centred(m, s, o.x), out);
     for (int r = 0; r < s->rows; r++) {
-        double target = r == u->kept_row[i], error_with = m->few ? m->lambda * out[r] : target - m->prior[r] - out[r];
+        double target = r == o.row, error_with = m->few ? m->lambda * out[r] : target - m->prior[r] - out[r];
         double residual = error_with / fmax(rest, 1e-9);
         out[r] = target - residual;
         error += residual * residual;
@@ -504,13 +531,13 @@ static double leave_out_ridge(const ridge *m, const solution *s, int i, double *
 
 /* The same for slda, without an error. The sample is u away from the mean mu_y of its class; without it, the covariance changes by a
  * multiple of u u^T, and mu_y moves away from it. Scores are half of the negative squared distances to the means. */
-static void leave_out_slda(const ridge *m, const solution *s, int i, double *out)
+static void leave_out_slda(const ridge *m, const solution *s, left_out o, double *out)
 {
     const sfp__sums *u = &m->sums;
-    size_t d = (size_t)u->dim, y = (size_t)u->kept_row[i];
-    double n = u->total / u->weight, ny = fmax(u->mass[y] / u->weight, 1.5), whole = n * m->norm[i];
+    size_t d = (size_t)u->dim, y = (size_t)o.row;
+    double n = u->total / u->weight, ny = fmax(u->mass[y] / u->weight, 1.5), whole = n * o.norm;
     double *mean = m->block, *of_mean = m->product; /* mu_y, and its scores */
-    project(m, s, centred(m, s, u->kept_x + (size_t)i * d), out);
+    project(m, s, centred(m, s, o.x), out);
     for (size_t j = 0; j < d; j++)
         mean[j] = u->class_sum[y * d + j] / u->mass[y] - s->centre[j];
     project(m, s, mean, of_mean);
@@ -544,7 +571,7 @@ static double error_at(ridge *m, solution *s, int scaling, int index, double err
     prepare(m, s);
     *e = 0;
     for (int i = 0; i < m->sums.kept; i++)
-        *e += has_others(m, i) ? leave_out_ridge(m, s, i, m->scores) : 0;
+        *e += has_others(m, i) ? leave_out_ridge(m, s, kept_sample(m, i), m->scores) : 0;
     if (!isfinite(*e))
         *e = INFINITY;
     return *e;
@@ -607,9 +634,9 @@ static void choose_and_solve(ridge *m, solution *s)
         if (!has_others(m, i))
             continue;
         if (is_slda(m))
-            leave_out_slda(m, s, i, out);
+            leave_out_slda(m, s, kept_sample(m, i), out);
         else
-            (void)leave_out_ridge(m, s, i, out);
+            (void)leave_out_ridge(m, s, kept_sample(m, i), out);
         for (size_t r = 0; r < rows; r++)
             out[r] = m->prior[r] > 0 ? (is_balanced(m) ? s->gain[r] * (out[r] - m->prior[r]) : out[r]) : never;
         row[n++] = m->sums.kept_row[i];
@@ -853,6 +880,7 @@ static void ridge_sums_changed(sfp__head *h)
     ridge *m = (ridge *)h;
     discard_own(m);
     discard(m, &m->exact);
+    m->factored = 0;
     sfp__novelty_clear(&m->novelty);
 }
 
@@ -904,6 +932,54 @@ static double ridge_scale(const sfp__head *h, bool exact)
 {
     const ridge *m = (const ridge *)h;
     return (exact ? m->exact : m->own).strength[SFP__SCALE];
+}
+
+/* Solves the exact solution again if its factor is gone, or never was because there are few samples. Its weights stay, to the last bit. */
+static sfp_status factor_exact(ridge *m, sfp_error *err)
+{
+    OWNED double *weight = NULL;
+    solution *s = &m->exact;
+    size_t bytes = (size_t)m->base.opt.dim * (size_t)s->rows * sizeof *weight;
+    if (m->factored == m->base.n)
+        return SFP_OK;
+    TRY(sfp__alloc(&weight, bytes / sizeof *weight, sizeof *weight, err));
+    memcpy(weight, s->weight, bytes);
+    m->few = false;
+    solve(m, s);
+    memcpy(s->weight, weight, bytes);
+    return SFP_OK;
+}
+
+/* The scaling Z and n lambda stay those with the sample; of slda the shrinkage. So each sample is left out in closed form. */
+static sfp_status ridge_judge(sfp__head *h, int n, const float *x, const int *row, double *out, float *unknown, sfp_error *err)
+{
+    ridge *m = (ridge *)h;
+    const solution *s = &m->exact;
+    double norm[SFP__HEAD_GRAIN], all = (double)h->n;
+    TRY(factor_exact(m, err));
+    m->few = false;
+    summarise(m, m->exact.centre);
+    measure(m, s, n, x, norm);
+    for (int k = 0; k < n; k++, x += h->opt.dim, out += h->rows) {
+        const left_out o = {x, row[k], norm[k], -1};
+        int classes = 0;
+        if (is_slda(m))
+            leave_out_slda(m, s, o, out);
+        else
+            (void)leave_out_ridge(m, s, o, out);
+        for (int r = 0; r < h->rows; r++)
+            classes += m->sums.mass[r] > (r == row[k]);
+        for (int r = 0; r < h->rows; r++) {
+            double others = m->sums.mass[r] - (r == row[k]), share = others / (all - 1);
+            if (is_slda(m))
+                out[r] *= (all - 1) / all;
+            else if (is_balanced(m))
+                out[r] = (out[r] - share) / sqrt(classes * share);
+            out[r] = others > 0 ? out[r] * s->strength[SFP__SCALE] : -INFINITY;
+        }
+        unknown[k] = sfp__novelty_score_left_out(&m->novelty, &m->sums, x + h->opt.dim - m->novelty.dim, row[k]);
+    }
+    return SFP_OK;
 }
 
 static const sfp__novelty *ridge_novelty(const sfp__head *h)
@@ -994,7 +1070,7 @@ static sfp_status ridge_visit_inference(sfp__head *h, const sfp__visitor *v, sfp
     {                                                                                                                          \
         .name = word, .size = sizeof(ridge), .init = ridge_init, .done = ridge_done, .grow = ridge_grow, .learn = ridge_learn, \
         .sums = ridge_sums, .sums_changed = ridge_sums_changed, .drop_samples = ridge_drop_samples, .refresh = ridge_refresh,  \
-        .score = ridge_score, .scale = ridge_scale, .novelty = ridge_novelty, .visit = ridge_visit,                            \
+        .score = ridge_score, .judge = ridge_judge, .scale = ridge_scale, .novelty = ridge_novelty, .visit = ridge_visit,      \
         .visit_inference = ridge_visit_inference                                                                               \
     }
 const sfp__head_kind sfp__head_ridge = KIND("ridge"), sfp__head_slda = KIND("slda");

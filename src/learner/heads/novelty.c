@@ -59,13 +59,11 @@ static double distance(const sfp__novelty *y, const float *x, double *work)
     return nearest;
 }
 
-float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
+/* Returns the share of the samples that were left out whose squared distance is smaller than d. */
+static float quantile_of(const sfp__novelty *y, double d)
 {
     enum { LAST = SFP__NOVELTY_QUANTILES - 1 };
     const double *q = y->quantile;
-    if (y->rows == 0)
-        return NAN;
-    double d = distance(y, x, work);
     if (!(d > q[0]))
         return 0;
     if (d >= q[LAST]) /* approaches 1, so that images that are farther than all samples are still ordered */
@@ -79,6 +77,11 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
             high = middle;
     }
     return (float)((low + (d - q[low]) / (q[high] - q[low])) / SFP__NOVELTY_QUANTILES);
+}
+
+float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
+{
+    return y->rows > 0 ? quantile_of(y, distance(y, x, work)) : NAN;
 }
 
 /* -------------------------------------------------------------------------- fit */
@@ -136,15 +139,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the squared distance of kept sample i to the nearest mean, without the sample: it is u away from its own mean, which then moves
- * away from it, and the covariance changes by a multiple of u u^T. share: of the shrinkage. */
-static double distance_left_out(sfp__novelty *y, const sfp__sums *s, int i, double share)
+/* Returns the squared distance of a sample of class `row`, which has others, to the nearest mean, without the sample: it is u away from its
+ * own mean, which then moves away from it, and the covariance changes by a multiple of u u^T. */
+static double distance_left_out(sfp__novelty *y, const sfp__sums *s, const float *from, int64_t row)
 {
     int own = 0;
     size_t d = (size_t)y->dim;
-    double n = s->total / s->weight, ny = s->mass[s->kept_row[i]] / s->weight, q = 0, *x = y->work;
-    const float *from = s->kept_x + (size_t)(i + 1) * (size_t)s->dim - d;
-    for (int r = 0; r < s->kept_row[i]; r++)
+    double n = s->total / s->weight, ny = s->mass[row] / s->weight, q = 0, *x = y->work;
+    for (int r = 0; r < row; r++)
         own += s->mass[r] > 0;
     const double *mean = y->mean + (size_t)own * d;
     for (size_t k = 0; k < d; k++)
@@ -152,7 +154,7 @@ static double distance_left_out(sfp__novelty *y, const sfp__sums *s, int i, doub
     whiten(y, x);
     for (size_t k = 0; k < d; k++)
         q += (x[k] - mean[k]) * (x[k] - mean[k]);
-    double rho = (1 - share) * ny / ((ny - 1) * n), change = rho / fmax(1 - rho * q, 1e-9), farther = ny / (ny - 1);
+    double rho = (1 - y->share) * ny / ((ny - 1) * n), change = rho / fmax(1 - rho * q, 1e-9), farther = ny / (ny - 1);
     double nearest = farther * farther * q * (1 + change * q);
     for (int r = 0; r < y->rows; r++) {
         const double *other = y->mean + (size_t)r * d;
@@ -168,13 +170,13 @@ static double distance_left_out(sfp__novelty *y, const sfp__sums *s, int i, doub
 }
 
 /* Writes the quantiles of the distances of kept samples, whose classes have other samples; false: too few. */
-static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s, double share)
+static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s)
 {
     double found[SFP__SUMS_KEPT];
     int n = 0;
     for (int i = 0; i < s->kept; i++)
         if (s->mass[s->kept_row[i]] > 1.5 * s->weight)
-            found[n++] = distance_left_out(y, s, i, share);
+            found[n++] = distance_left_out(y, s, s->kept_x + (size_t)(i + 1) * (size_t)s->dim - y->dim, s->kept_row[i]);
     if (n < SFP__NOVELTY_KEPT_MIN)
         return false;
     qsort(found, (size_t)n, sizeof *found, compare);
@@ -187,7 +189,7 @@ static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s, double share)
 }
 
 /* Writes the factor of the covariance within classes and the whitened means; false: it cannot be factored. */
-static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, double *share, sfp__thread_pool *threads)
+static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, sfp__thread_pool *threads)
 {
     int d = y->dim;
     double n = s->total;
@@ -201,7 +203,7 @@ static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used,
             sum += s->class_sum[(size_t)(r + 1) * (size_t)s->dim - (size_t)(d - i)];
         y->centre[i] = sum / n;
     }
-    *share = sfp__triangle_shrink(d, y->factor, n / s->weight, -1, 0);
+    y->share = sfp__triangle_shrink(d, y->factor, n / s->weight, -1, 0);
     if (!sfp__triangle_factor(d, y->factor, threads))
         return false;
     whiten_means(y, s, rows);
@@ -213,13 +215,37 @@ void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread
     y->rows = 0;
     if (s->kept < SFP__NOVELTY_KEPT_MIN)
         return;
-    double share;
     int used = collect_classes(y, s, rows);
-    if (used == 0 || !fit_classes(y, s, rows, used, &share, threads))
+    if (used == 0 || !fit_classes(y, s, rows, used, threads))
         return;
     y->rows = used;
-    if (!fit_quantiles(y, s, share))
+    if (!fit_quantiles(y, s))
         y->rows = 0;
+}
+
+/* The only sample of a class is compared with the means of the others. */
+float sfp__novelty_score_left_out(sfp__novelty *y, const sfp__sums *s, const float *x, int64_t row)
+{
+    if (y->rows == 0)
+        return NAN;
+    if (s->mass[row] > 1)
+        return quantile_of(y, distance_left_out(y, s, x, row));
+    double nearest = INFINITY, *to = y->work;
+    size_t d = (size_t)y->dim;
+    int own = 0;
+    for (int r = 0; r < row; r++)
+        own += s->mass[r] > 0;
+    for (size_t k = 0; k < d; k++)
+        to[k] = (double)x[k] - y->centre[k];
+    whiten(y, to);
+    for (int r = 0; r < y->rows; r++) {
+        double sum = 0;
+        for (size_t k = 0; k < d; k++)
+            sum += (to[k] - y->mean[(size_t)r * d + k]) * (to[k] - y->mean[(size_t)r * d + k]);
+        if (r != own)
+            nearest = fmin(nearest, sum);
+    }
+    return quantile_of(y, nearest);
 }
 
 void sfp__novelty_clear(sfp__novelty *y)

@@ -16,7 +16,8 @@ typedef struct sfp__novelty {
     double *factor;                          /* triangle.h: U, where U^T U is the covariance within classes */
     double *mean;                            /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
     size_t capacity;                         /* of a copy */
-    double *work;                            /* (D) of a fit */
+    double *work;                            /* (D) of a fit and of sfp__novelty_score_left_out */
+    double share;                            /* of the shrinkage of the covariance; only after a fit */
     double quantile[SFP__NOVELTY_QUANTILES]; /* of squared distances, increasing */
 } sfp__novelty;
 
@@ -33,6 +34,9 @@ void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread
 void sfp__novelty_clear(sfp__novelty *y);
 /* Returns the score of a query x (D), from 0 to 1; NAN: there is none. work (D). */
 float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work);
+
+/* Returns the score of a sample x (D) of class `row` by means and covariance without it, after a fit to the sums, which contain it. */
+float sfp__novelty_score_left_out(sfp__novelty *y, const sfp__sums *s, const float *x, int64_t row);
 
 /* A state without these tensors has no score. rows: the number of classes of the head. */
 sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, sfp_error *err);

@@ -1,0 +1,180 @@
+/* streamfp serve: the service (serve/serve.h). Its options are those of a run and a few of its own. */
+#include "serve/serve.h"
+
+#include "cli/command.h"
+#include "cli/run_settings.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OPTIONS_MAX = 128 };
+
+static const sfp__opt own[] = {
+    SFP__ROW_GROUP("Service"),
+    SFP__ROW_STRING("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Address of the service; port 0: any that is free.",
+                    .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING("socket", "PATH", NULL, "Unix socket of the service, instead of an address.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING(
+        "token-file", "FILE", NULL,
+        "File with a token, which requests must have (Authorization: Bearer TOKEN). Needed for an address that other machines "
+        "can reach. SIGHUP reads it again.",
+        .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING("model", "NAME=DIR", NULL,
+                    "A model and its directory; may be repeated. Default: --out, named by its last part.",
+                    .scope = SFP__SCOPE_COMMAND, .repeats = true),
+    SFP__ROW_INT("max-body", "BYTES", "16777216", 1024, INT64_C(1) << 30, "Maximum size of a request.",
+                 .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_INT("max-connections", "N", "512", 8, 65536,
+                 "Maximum number of connections; then the one that is idle longest is closed.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_INT("workers", "N", "64", 1, 256, "Maximum number of requests that are served at the same time.",
+                 .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1,
+                  "Share of the time in which samples are learned; the rest is left to answers.", .scope = SFP__SCOPE_COMMAND),
+};
+enum { OWN = sizeof own / sizeof *own };
+
+static const sfp__opt *options(size_t *count)
+{
+    static sfp__opt table[OPTIONS_MAX];
+    size_t n;
+    const sfp__opt *run = sfp__run_cli_options(&n); /* first, as the settings of a run are */
+    memcpy(table, run, n * sizeof *table);
+    memcpy(table + n, own, sizeof own);
+    *count = n + OWN;
+    return table;
+}
+
+static sfp_status describe(sfp_error *err)
+{
+    size_t count;
+    TRY(sfp__run_describe_options(err));
+    (void)options(&count);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------ models */
+
+static bool is_model_name(const char *name)
+{
+    return *name && strlen(name) < 64 &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0';
+}
+
+/* Reads --model, one per line, or --out. text: a copy, which is cut. */
+static sfp_status read_models(sfp__serve_options *o, char *text, bool named, sfp_error *err)
+{
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *dir = named ? strchr(line, '=') : line;
+        const char *name = line;
+        if (named && dir)
+            *dir++ = '\0';
+        while (!named && strlen(line) > 1 && line[strlen(line) - 1] == '/')
+            line[strlen(line) - 1] = '\0';
+        if (!named && strrchr(line, '/'))
+            name = strrchr(line, '/') + 1;
+        if (!dir || !*dir || (named && !is_model_name(name)))
+            return sfp__fail_key(err, "model", SFP_EINVAL,
+                                 "model is '%.100s', expected NAME=DIR with a NAME of letters, digits, '.', '_' and '-'", line);
+        for (int i = 0; i < o->model_count; i++)
+            if (strcmp(o->names[i], name) == 0 || strcmp(o->dirs[i], dir) == 0)
+                return sfp__fail_key(err, "model", SFP_EINVAL, "model '%.60s' or its directory is given twice", name);
+        if (o->model_count == SFP__SERVE_MODELS_MAX)
+            return sfp__fail_key(err, "model", SFP_ELIMIT, "model is given more than %d times", SFP__SERVE_MODELS_MAX);
+        o->names[o->model_count] = is_model_name(name) ? name : "model";
+        o->dirs[o->model_count++] = dir;
+    }
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------------- command */
+
+static atomic_int hangup;
+
+static void on_hangup(int number)
+{
+    (void)number;
+    atomic_store(&hangup, 1);
+}
+
+static void on_ready(const char *address)
+{
+    (void)printf("listening on %s\n", address);
+    (void)fflush(stdout);
+}
+
+static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *err)
+{
+    const char *models = sfp__args_string(a, "model"), *out = sfp__args_string(a, "out");
+    sfp__serve_options o = {.listen = sfp__args_string(a, "listen"),
+                            .socket = sfp__args_string(a, "socket"),
+                            .token_file = sfp__args_string(a, "token-file"),
+                            .max_body = sfp__args_int(a, "max-body"),
+                            .max_connections = (int)sfp__args_int(a, "max-connections"),
+                            .workers = (int)sfp__args_int(a, "workers"),
+                            .cpu_share = sfp__args_real(a, "cpu-share"),
+                            .settings = settings,
+                            .log = sfp__print_log,
+                            .hangup = &hangup};
+    if (!models == !out)
+        return sfp__fail_usage(
+            err, "--out or --model is missing, or both are given, expected one of them: where a model and its samples are kept");
+    OWNED char *text = sfp__strdup(models ? models : out);
+    TRY(sfp__check_memory(text, err));
+    TRY(read_models(&o, text, models != NULL, err));
+    const char *data = sfp_settings_get(settings, "data");
+    if (data && sfp__args_given(a, "data") && strncmp(data, "submitted", 9) != 0)
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s', expected submitted: the service learns what is sent to it", data);
+    if (!sfp__args_given(a, "data"))
+        TRY(sfp_settings_set(settings, "data", "submitted", err));
+    TRY(sfp_settings_set(settings, "resume", "on", err));
+    o.stop = sfp__stop_on_signals();
+    const struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART | SA_ONSTACK};
+    (void)sigaction(SIGHUP, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    return sfp__serve(&o, on_ready, err);
+}
+
+static sfp_status run(const sfp__args *given, sfp_error *err)
+{
+    sfp_settings *settings = NULL;
+    sfp__args a = *given, of_run;
+    size_t count;
+    const char *config = sfp__args_string(&a, "config");
+    if (config && sfp__yaml_config(config, &a, err))
+        return sfp__as_usage(err);
+    of_run = a;
+    of_run.opts = sfp__run_cli_options(&count);
+    of_run.count = count;
+    TRY(sfp__run_settings(&of_run, &settings, err));
+    sfp_status status = serve(&a, settings, err);
+    sfp_settings_free(settings);
+    return status;
+}
+
+const sfp__command sfp__cmd_serve = {
+    .name = "serve",
+    .summary = "a service that learns, answers and takes corrections",
+    .text = "Learns what programs and people send over HTTP, answers while it learns, and takes corrections, for months. The "
+            "page at / shows "
+            "what it knows. A labelled sample that was accepted is on the disk, and is learned once, whatever is killed. The "
+            "routes are in "
+            "docs/service.md and at /openapi.json.\n\n"
+            "The options of a run set what is learned and how; the directory (--out, or one per --model) keeps samples, images "
+            "and what was "
+            "learned, and the service continues there. When it is ready, it prints its address.\n\n"
+            "Without --token-file only this machine can connect. SIGTERM answers what has begun, writes a checkpoint and ends.",
+    .examples = "  streamfp serve --out shop\n"
+                "  streamfp serve --model dogs=runs/dogs --model cars=runs/cars --listen 0.0.0.0:8080 --token-file token\n"
+                "  curl --data-binary @cup.jpg 'http://127.0.0.1:8080/v1/samples?label=cup'\n"
+                "  curl --data-binary @photo.jpg http://127.0.0.1:8080/v1/predict\n",
+    .options = options,
+    .describe = describe,
+    .run = run,
+};

@@ -1,0 +1,506 @@
+/* What a service says about itself: status, metrics, health, files, events. */
+#include "serve/internal.h"
+
+#include "base/monotonic.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const char *const standings[] = {"waiting", "learned", "dropped", "unreadable", "forgotten"};
+
+/* ----------------------------------------------------------------------- status */
+
+sfp_status sfp__get_models(sfp__request *r, sfp_error *err)
+{
+    (void)err;
+    sfp__json j = {.text = &r->reply};
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "models");
+    for (int i = 0; i < sfp__server_models(r->server); i++) {
+        sfp__json_object(&j, NULL);
+        sfp__json_string(&j, "name", sfp__model_name(sfp__server_model(r->server, i)));
+        sfp__json_end(&j);
+    }
+    sfp__json_end_all(&j);
+    return SFP_OK;
+}
+
+/* Warnings about the data: classes with one sample, and much fewer samples than others. */
+typedef struct class_warnings {
+    sfp__json *json;
+    int64_t least, most;
+    char small[128], large[128];
+} class_warnings;
+
+static void put_warning(sfp__json *j, const char *kind, const char *class, const char *message)
+{
+    sfp__json_object(j, NULL);
+    sfp__json_string(j, "kind", kind);
+    sfp__json_string(j, "message", message);
+    if (class)
+        sfp__json_string(j, "class", class);
+    sfp__json_end(j);
+}
+
+static sfp_status look_at_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
+{
+    class_warnings *w = ctx;
+    (void)err;
+    if (samples < 2)
+        put_warning(w->json, "few_samples", name, samples ? "The class has one sample." : "The class has no sample.");
+    if (samples > 0 && (w->least == 0 || samples < w->least)) {
+        w->least = samples;
+        (void)snprintf(w->small, sizeof w->small, "%s", name);
+    }
+    if (samples > w->most) {
+        w->most = samples;
+        (void)snprintf(w->large, sizeof w->large, "%s", name);
+    }
+    return SFP_OK;
+}
+
+static void put_warnings(sfp__json *j, sfp__model *m)
+{
+    enum { IMBALANCE = 20 };
+    class_warnings w = {.json = j};
+    char text[400];
+    (void)sfp_run_classes(sfp__model_run(m), look_at_class, &w, NULL);
+    if (w.least > 1 && w.most > IMBALANCE * w.least) {
+        (void)snprintf(text, sizeof text, "%s has %lld samples, %s only %lld.", w.large, (long long)w.most, w.small,
+                       (long long)w.least);
+        put_warning(j, "imbalance", w.small, text);
+    }
+}
+
+static void put_status(sfp__json *j, sfp__model *m)
+{
+    sfp__model_status s;
+    uint64_t offered = 0;
+    sfp__model_get(m, &s);
+    sfp__json_object(j, NULL);
+    sfp__json_string(j, "model", sfp__model_name(m));
+    sfp__json_uint(j, "version", s.version);
+    sfp__json_int(j, "classes", s.classes);
+    sfp__json_object(j, "samples");
+    for (int i = 0; i < 5; i++)
+        offered += s.counts[i];
+    sfp__json_uint(j, "offered", offered);
+    for (int i = 0; i < 5; i++)
+        sfp__json_uint(j, standings[i], s.counts[i]);
+    sfp__json_end(j);
+    sfp__json_real(j, "rate", s.rate);
+    sfp__json_real(j, "lag", s.lag);
+    sfp__json_real(j, "age", s.age);
+    sfp__json_real(j, "answers_per_second", s.answers_per_second);
+    sfp__json_real(j, "accuracy", s.accuracy);
+    sfp__json_bool(j, "paused", s.paused);
+    sfp__json_array(j, "warnings");
+    put_warnings(j, m);
+    sfp__json_end(j);
+    sfp__json_end(j);
+}
+
+sfp_status sfp__get_status(sfp__request *r, sfp_error *err)
+{
+    (void)err;
+    sfp__json j = {.text = &r->reply};
+    put_status(&j, r->model);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------ files */
+
+static sfp_status send_file(sfp__request *r, const char *name, const char *type, sfp_error *err)
+{
+    char path[PATH_MAX];
+    TRY(sfp_run_checkpoint(sfp__model_run(r->model), err));
+    if (snprintf(path, sizeof path, "%s/%s", sfp__model_dir(r->model), name) >= (int)sizeof path)
+        return sfp__fail(err, SFP_EINVAL, "%s: path is too long", sfp__model_dir(r->model));
+    r->file = open(path, O_RDONLY | O_CLOEXEC);
+    r->type = type;
+    return r->file >= 0 ? SFP_OK : sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", name);
+}
+
+sfp_status sfp__get_state(sfp__request *r, sfp_error *err)
+{
+    sfp__reply_header(r, "Content-Disposition", "attachment; filename=\"state.safetensors\"");
+    return send_file(r, "state.safetensors", "application/octet-stream", err);
+}
+
+sfp_status sfp__get_report(sfp__request *r, sfp_error *err)
+{
+    sfp__reply_header(r, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:");
+    return send_file(r, "report.html", "text/html; charset=utf-8", err);
+}
+
+sfp_status sfp__post_checkpoint(sfp__request *r, sfp_error *err)
+{
+    TRY(sfp_run_checkpoint(sfp__model_run(r->model), err));
+    return sfp__get_status(r, err);
+}
+
+sfp_status sfp__post_pause(sfp__request *r, sfp_error *err)
+{
+    TRY(sfp__model_pause(r->model, true, err));
+    return sfp__get_status(r, err);
+}
+
+sfp_status sfp__post_resume(sfp__request *r, sfp_error *err)
+{
+    TRY(sfp__model_pause(r->model, false, err));
+    return sfp__get_status(r, err);
+}
+
+/* ----------------------------------------------------------------------- health */
+
+/* Does every model take samples and questions? */
+static bool is_ready(const sfp__server *s)
+{
+    bool ready = true;
+    for (int i = 0; i < sfp__server_models(s); i++)
+        ready = ready && sfp__model_ready(sfp__server_model(s, i));
+    return ready;
+}
+
+static sfp_status reply_state(sfp__request *r, bool good)
+{
+    sfp__json j = {.text = &r->reply};
+    r->status = good ? 200 : 503;
+    sfp__json_object(&j, NULL);
+    sfp__json_string(&j, "status", good ? "ok" : "not ready");
+    sfp__json_end_all(&j);
+    return SFP_OK;
+}
+
+sfp_status sfp__get_health(sfp__request *r, sfp_error *err)
+{
+    (void)err;
+    return reply_state(r, true);
+}
+
+sfp_status sfp__get_ready(sfp__request *r, sfp_error *err)
+{
+    (void)err;
+    return reply_state(r, is_ready(r->server));
+}
+
+/* ---------------------------------------------------------------------- metrics */
+
+/* A metric with one value per model. kind: of sfp__model_status. */
+typedef struct metric {
+    const char *name, *type, *help;
+    double (*value)(const sfp__model_status *s);
+} metric;
+
+static double version_of(const sfp__model_status *s)
+{
+    return (double)s->version;
+}
+static double classes_of(const sfp__model_status *s)
+{
+    return s->classes;
+}
+static double answers_of(const sfp__model_status *s)
+{
+    return (double)s->answers;
+}
+static double batches_of(const sfp__model_status *s)
+{
+    return (double)s->answer_batches;
+}
+static double seconds_of(const sfp__model_status *s)
+{
+    return s->answer_seconds;
+}
+static double age_of(const sfp__model_status *s)
+{
+    return s->age;
+}
+static double lag_of(const sfp__model_status *s)
+{
+    return s->lag;
+}
+static double accuracy_of(const sfp__model_status *s)
+{
+    return s->accuracy;
+}
+static double paused_of(const sfp__model_status *s)
+{
+    return s->paused;
+}
+
+static const metric metrics[] = {
+    {"streamfp_batches_learned_total", "counter", "Batches learned.", version_of},
+    {"streamfp_classes", "gauge", "Classes learned.", classes_of},
+    {"streamfp_answers_total", "counter", "Images predicted for requests.", answers_of},
+    {"streamfp_answer_batches_total", "counter", "Runs of the predictor.", batches_of},
+    {"streamfp_answer_seconds_total", "counter", "Time of these runs.", seconds_of},
+    {"streamfp_model_age_seconds", "gauge", "Time since the model has changed.", age_of},
+    {"streamfp_lag_seconds", "gauge", "Time from arrival to learning.", lag_of},
+    {"streamfp_prequential_accuracy_ratio", "gauge", "Accuracy on samples before they are learned.", accuracy_of},
+    {"streamfp_paused", "gauge", "1: nothing is learned.", paused_of},
+};
+
+/* A label: quotes, backslashes and line ends are escaped. */
+static void put_label(sfp__text *t, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\n')
+            sfp__text_put(t, "\\n");
+        else
+            sfp__text_printf(t, "%s%c", *s == '"' || *s == '\\' ? "\\" : "", *s);
+    }
+}
+
+static void put_value(sfp__text *t, const char *name, const char *model, const char *key, const char *label, double value)
+{
+    sfp__text_printf(t, "%s{model=\"", name);
+    put_label(t, model);
+    if (key)
+        sfp__text_printf(t, "\",%s=\"%s", key, label);
+    sfp__text_printf(t, "\"} ");
+    sfp__text_printf(t, isfinite(value) ? "%.17g\n" : "NaN\n", value);
+}
+
+sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
+{
+    enum { METRICS = sizeof metrics / sizeof *metrics };
+    int models = sfp__server_models(r->server);
+    sfp__text *t = &r->reply;
+    sfp__server_stats stats;
+    OWNED sfp__model_status *all = NULL;
+    TRY(sfp__alloc(&all, (size_t)models, sizeof *all, err));
+    for (int i = 0; i < models; i++)
+        sfp__model_get(sfp__server_model(r->server, i), &all[i]);
+    sfp__server_get(r->server, &stats);
+    r->type = "text/plain; version=0.0.4; charset=utf-8";
+    sfp__text_printf(
+        t, "# HELP streamfp_info The version of the program.\n# TYPE streamfp_info gauge\nstreamfp_info{version=\"%s\"} 1\n",
+        sfp_version());
+    sfp__text_printf(
+        t, "# HELP streamfp_connections Open connections.\n# TYPE streamfp_connections gauge\nstreamfp_connections %d\n",
+        stats.connections);
+    sfp__text_printf(
+        t, "# HELP streamfp_requests_total Requests.\n# TYPE streamfp_requests_total counter\nstreamfp_requests_total %llu\n",
+        (unsigned long long)stats.requests);
+    sfp__text_printf(t,
+                     "# HELP streamfp_requests_refused_total Requests that reached no handler.\n"
+                     "# TYPE streamfp_requests_refused_total counter\nstreamfp_requests_refused_total %llu\n",
+                     (unsigned long long)stats.refused);
+    for (int k = 0; k < METRICS; k++) {
+        sfp__text_printf(t, "# HELP %s %s\n# TYPE %s %s\n", metrics[k].name, metrics[k].help, metrics[k].name, metrics[k].type);
+        for (int i = 0; i < models; i++)
+            put_value(t, metrics[k].name, sfp__model_name(sfp__server_model(r->server, i)), NULL, NULL,
+                      metrics[k].value(&all[i]));
+    }
+    sfp__text_put(t, "# HELP streamfp_samples Samples by standing.\n# TYPE streamfp_samples gauge\n");
+    for (int i = 0; i < models; i++)
+        for (int k = 0; k < 5; k++)
+            put_value(t, "streamfp_samples", sfp__model_name(sfp__server_model(r->server, i)), "standing", standings[k],
+                      (double)all[i].counts[k]);
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------------- events */
+
+enum { SUBSCRIBERS_MAX = 64, QUEUE_BYTES_MAX = 1 << 20, BLOCK = 16384, KEEP_ALIVE_TICKS = 30 };
+
+typedef struct subscriber {
+    struct sfp__events *events;
+    struct subscriber *next;
+    struct MHD_Connection *connection;
+    sfp__model *model;
+    sfp__text text; /* [sent, length) waits */
+    size_t sent;
+    bool suspended, ended;
+} subscriber;
+
+struct sfp__events {
+    pthread_mutex_t lock;
+    subscriber *first;
+    int count;
+    unsigned ticks;
+    bool ended;
+};
+
+struct sfp__events *sfp__events_create(void)
+{
+    struct sfp__events *e = sfp__calloc(1, sizeof *e);
+    if (e)
+        pthread_mutex_init(&e->lock, NULL);
+    return e;
+}
+
+void sfp__events_free(struct sfp__events *e)
+{
+    if (!e)
+        return;
+    pthread_mutex_destroy(&e->lock);
+    sfp__free(e);
+}
+
+/* The lock is held. */
+static void wake(subscriber *s)
+{
+    if (s->suspended)
+        MHD_resume_connection(s->connection);
+    s->suspended = false;
+}
+
+/* Called by the web server when it can send. */
+static ssize_t read_events(void *ctx, uint64_t pos, char *buf, size_t max)
+{
+    subscriber *s = ctx;
+    (void)pos;
+    pthread_mutex_lock(&s->events->lock);
+    size_t n = s->text.length - s->sent;
+    ssize_t got = s->ended ? MHD_CONTENT_READER_END_OF_STREAM : 0;
+    if (n > 0) {
+        n = n < max ? n : max;
+        memcpy(buf, s->text.s + s->sent, n);
+        s->sent += n;
+        if (s->sent == s->text.length)
+            s->text.length = s->sent = 0;
+        got = (ssize_t)n;
+    } else if (!s->ended) {
+        s->suspended = true;
+        MHD_suspend_connection(s->connection);
+    }
+    pthread_mutex_unlock(&s->events->lock);
+    return got;
+}
+
+static void unsubscribe(void *ctx)
+{
+    subscriber *s = ctx;
+    struct sfp__events *e = s->events;
+    pthread_mutex_lock(&e->lock);
+    for (subscriber **at = &e->first; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            e->count--;
+            break;
+        }
+    pthread_mutex_unlock(&e->lock);
+    sfp__text_done(&s->text);
+    sfp__free(s);
+}
+
+void *sfp__events_subscribe(struct sfp__events *e, sfp__request *r)
+{
+    subscriber *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (subscriber){.events = e, .connection = r->connection, .model = r->model};
+    sfp__text_put(&s->text, "retry: 2000\n\n");
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, s, unsubscribe);
+    pthread_mutex_lock(&e->lock);
+    bool taken = response && e->count < SUBSCRIBERS_MAX && !e->ended;
+    if (taken) {
+        s->next = e->first;
+        e->first = s;
+        e->count++;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (!response)
+        unsubscribe(s);
+    else if (!taken)
+        MHD_destroy_response(response); /* frees the subscriber */
+    return taken ? response : NULL;
+}
+
+/* model NULL: to all. */
+static void publish(struct sfp__events *e, const sfp__model *model, const char *event, const char *data)
+{
+    pthread_mutex_lock(&e->lock);
+    for (subscriber *s = e->first; s; s = s->next) {
+        if ((model && s->model != model) || s->ended)
+            continue;
+        if (event)
+            sfp__text_printf(&s->text, "event: %s\ndata: ", event);
+        sfp__text_put(&s->text, data);
+        sfp__text_put(&s->text, "\n\n");
+        s->ended = s->text.failed || s->text.length > QUEUE_BYTES_MAX;
+        wake(s);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static bool has_subscribers(struct sfp__events *e)
+{
+    pthread_mutex_lock(&e->lock);
+    bool some = e->count > 0;
+    pthread_mutex_unlock(&e->lock);
+    return some;
+}
+
+void sfp__events_sample(struct sfp__events *e, sfp__model *m, uint64_t id)
+{
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__json j = {.text = &t};
+    bool found = false;
+    if (has_subscribers(e) && sfp__json_sample(m, id, &j, NULL, &found, NULL) == SFP_OK && found && t.s)
+        publish(e, m, "sample", t.s);
+}
+
+/* Reports samples that were learned since. */
+static void report_watched(sfp__server *s, sfp__model *m)
+{
+    enum { PER_TICK = 256 };
+    uint64_t id;
+    for (int i = 0; i < PER_TICK && sfp__model_watched(m, &id); i++) {
+        OWNED_BY(sfp__text_done) sfp__text t = {0};
+        sfp__json j = {.text = &t};
+        bool found = false;
+        if (sfp__json_sample(m, id, &j, NULL, &found, NULL) || !found || !t.s)
+            continue;
+        if (strstr(t.s, "\"standing\":\"waiting\"")) {
+            sfp__model_watch(m, id);
+            return; /* the later ones wait, too */
+        }
+        publish(sfp__server_events(s), m, "sample", t.s);
+    }
+}
+
+void sfp__events_tick(sfp__server *s)
+{
+    struct sfp__events *e = sfp__server_events(s);
+    uint64_t id;
+    bool heard = has_subscribers(e);
+    for (int i = 0; i < sfp__server_models(s) && !heard; i++)
+        while (sfp__model_watched(sfp__server_model(s, i), &id))
+            continue;
+    for (int i = 0; i < sfp__server_models(s) && heard; i++) {
+        OWNED_BY(sfp__text_done) sfp__text t = {0};
+        sfp__json j = {.text = &t};
+        put_status(&j, sfp__server_model(s, i));
+        if (t.s)
+            publish(e, sfp__server_model(s, i), "status", t.s);
+        report_watched(s, sfp__server_model(s, i));
+    }
+    if (++e->ticks % KEEP_ALIVE_TICKS == 0)
+        publish(e, NULL, NULL, ":");
+}
+
+void sfp__events_end(struct sfp__events *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->ended = true;
+    for (subscriber *s = e->first; s; s = s->next) {
+        s->ended = true;
+        wake(s);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+sfp_status sfp__get_events(sfp__request *r, sfp_error *err)
+{
+    (void)err;
+    r->events = true;
+    r->type = "text/event-stream";
+    return SFP_OK;
+}

@@ -1,0 +1,518 @@
+/* What a person should look at: the queue, suspect labels, and how well each class is known. Features of samples are computed once and kept,
+ * up to a number of bytes for the newest samples, because forward passes are what takes time; they are computed again after a restart. All
+ * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). */
+#include "serve/internal.h"
+
+#include "base/monotonic.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 64, LIMIT_MAX = 200, LIMIT_DEFAULT = 24, CURVE_SAMPLES = 256, CURVE_POINTS = 16, TESTS_MAX = 64 };
+static const size_t feature_bytes_max = (size_t)256 << 20;
+static const double compute_seconds = 3; /* for features, per request */
+
+typedef struct entry {
+    uint64_t id;
+    float *feature; /* (dim) NULL: not computed */
+    bool bad;       /* it cannot be */
+    int class;      /* place in `names` of the label with which it was learned; -1: it has no label and waits */
+    int answer;     /* of the judgement, likewise; -1: none */
+    float margin;   /* of the probabilities of answer and label */
+} entry;
+
+typedef struct class_row {
+    char *name;
+    int64_t samples;
+    int judged, right;
+    int label; /* of the predictor; -1: it does not know the class */
+    int curve_count;
+    struct {
+        int64_t samples;
+        double accuracy;
+    } curve[CURVE_POINTS];
+} class_row;
+
+struct sfp__review {
+    pthread_mutex_t lock;
+    sfp__model *model;
+    sfp_predictor *predictor;
+    size_t dim;
+    entry *entries; /* (count) by id */
+    size_t count, capacity;
+    class_row *classes; /* (class_count) by name */
+    int class_count;
+    size_t class_capacity;
+};
+
+sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err)
+{
+    struct sfp__review *v = NULL;
+    TRY(sfp__alloc(&v, 1, sizeof *v, err));
+    pthread_mutex_init(&v->lock, NULL);
+    v->model = m;
+    v->predictor = p;
+    v->dim = (size_t)sfp_predictor_feature_dim(p);
+    *out = v;
+    return SFP_OK;
+}
+
+static void clear_classes(struct sfp__review *v)
+{
+    for (int c = 0; c < v->class_count; c++)
+        sfp__free(v->classes[c].name);
+    v->class_count = 0;
+}
+
+void sfp__review_free(struct sfp__review *v)
+{
+    if (!v)
+        return;
+    for (size_t i = 0; i < v->count; i++)
+        sfp__free(v->entries[i].feature);
+    clear_classes(v);
+    sfp__free(v->entries);
+    sfp__free(v->classes);
+    sfp_predictor_free(v->predictor);
+    pthread_mutex_destroy(&v->lock);
+    sfp__free(v);
+}
+
+/* -------------------------------------------------------------------- listing */
+
+static int find_class(const struct sfp__review *v, const char *name)
+{
+    for (int c = 0; name && c < v->class_count; c++)
+        if (strcmp(v->classes[c].name, name) == 0)
+            return c;
+    return -1;
+}
+
+static sfp_status add_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
+{
+    struct sfp__review *v = ctx;
+    size_t n = (size_t)v->class_count;
+    TRY(sfp__check_memory(sfp__grow(&v->classes, sizeof *v->classes, n, n + 1, &v->class_capacity), err));
+    v->classes[n] = (class_row){.name = sfp__strdup(name), .samples = samples, .label = -1};
+    TRY(sfp__check_memory(v->classes[n].name, err));
+    v->class_count++;
+    return SFP_OK;
+}
+
+/* The samples of a new list, which takes over features of the old one. */
+typedef struct merge {
+    struct sfp__review *v;
+    entry *list;
+    size_t count, capacity, old;
+} merge;
+
+static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
+{
+    merge *m = ctx;
+    const struct sfp__review *v = m->v;
+    entry e = {.id = s->id, .class = -1, .answer = -1};
+    if (s->learned ? (e.class = find_class(v, s->learned)) < 0 : s->label || s->standing != SFP_WAITING)
+        return SFP_OK;
+    while (m->old < v->count && v->entries[m->old].id < s->id)
+        m->old++;
+    entry *old = m->old < v->count && v->entries[m->old].id == s->id ? &v->entries[m->old] : NULL;
+    if (!old && !s->has_image)
+        return SFP_OK;
+    TRY(sfp__check_memory(sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity), err));
+    if (old) {
+        e.feature = old->feature; /* it belongs to the new list once that is complete */
+        e.bad = old->bad;
+    }
+    m->list[m->count++] = e;
+    return SFP_OK;
+}
+
+/* Frees the features of old entries that the new list does not have. */
+static void drop_others(const merge *m)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < m->v->count; i++) {
+        while (k < m->count && m->list[k].id < m->v->entries[i].id)
+            k++;
+        if (k == m->count || m->list[k].id != m->v->entries[i].id)
+            sfp__free(m->v->entries[i].feature);
+    }
+}
+
+static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
+{
+    merge m = {.v = v};
+    sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
+    all.limit = INT32_MAX;
+    sfp_run *run = sfp__model_run(v->model);
+    sfp_status status = sfp_run_samples(run, &all, add_entry, &m, err);
+    if (status) {
+        sfp__free(m.list);
+        return status;
+    }
+    drop_others(&m);
+    sfp__free(v->entries);
+    v->entries = m.list;
+    v->count = m.count;
+    v->capacity = m.capacity;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- features */
+
+/* Computes the features of some samples that have none. */
+static sfp_status compute_chunk(struct sfp__review *v, int n, entry *const *list, sfp_error *err)
+{
+    sfp__decoded decoded[CHUNK] = {0};
+    sfp_image images[CHUNK] = {0};
+    sfp_prediction answers[CHUNK];
+    sfp_status status = SFP_OK;
+    for (int i = 0; i < n; i++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        bool read = sfp_run_sample_image(sfp__model_run(v->model), list[i]->id, &bytes, &size, NULL) == SFP_OK &&
+                    sfp__serve_decode(bytes, size, &decoded[i], NULL) == SFP_OK;
+        sfp_free(bytes);
+        if (read)
+            images[i] = decoded[i].image;
+    }
+    status = sfp_predictor_run(v->predictor, n, images, answers, err);
+    for (int i = 0; i < n; i++) {
+        list[i]->bad = answers[i].status != SFP_OK;
+        if (!status && !list[i]->bad)
+            status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
+        if (!status && !list[i]->bad)
+            memcpy(list[i]->feature, sfp_predictor_features(v->predictor) + (size_t)i * v->dim, v->dim * sizeof(float));
+    }
+    for (int i = n - 1; i >= 0; i--)
+        sfp__decoded_done(&decoded[i]);
+    return status;
+}
+
+/* Brings samples, classes and features up to date; the newest samples have features. */
+static sfp_status update(struct sfp__review *v, sfp_error *err)
+{
+    entry *chunk[CHUNK];
+    int n = 0;
+    double until = sfp__monotonic_seconds() + compute_seconds;
+    clear_classes(v);
+    TRY(sfp_run_classes(sfp__model_run(v->model), add_class, v, err));
+    if (v->dim == 0) /* fingerprints: the predictor has no features, and nothing is judged */
+        return SFP_OK;
+    size_t left = feature_bytes_max / (v->dim * sizeof(float));
+    TRY(list_samples(v, err));
+    for (size_t i = v->count; i-- > 0;) {
+        entry *e = &v->entries[i];
+        if (left == 0) {
+            sfp__free(TAKE(e->feature));
+            continue;
+        }
+        left--;
+        if (!e->feature && !e->bad && sfp__monotonic_seconds() < until) /* the others at a later request */
+            chunk[n++] = e;
+        if (n == CHUNK) {
+            TRY(compute_chunk(v, n, chunk, err));
+            n = 0;
+        }
+    }
+    return n > 0 ? compute_chunk(v, n, chunk, err) : SFP_OK;
+}
+
+/* Finds entries with features: learned ones or those that wait. Returns their number. */
+static size_t find_entries(const struct sfp__review *v, bool learned, entry **out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (v->entries[i].feature && (v->entries[i].class >= 0) == learned)
+            out[n++] = &v->entries[i];
+    return n;
+}
+
+/* -------------------------------------------------------------------- judgement */
+
+/* The last point of the curve of a class is its accuracy by leaving one out. The others are those of heads of the first 1, 2, 4, ...
+ * samples of each class, on later samples. So few samples are learned fast. */
+static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
+{
+    const sfp_result *r = sfp_run_result(sfp__model_run(v->model));
+    const char *method = sfp_result_string(r, "config.method"), *form = sfp_result_string(r, "config.ridge"),
+               *mean = sfp_result_string(r, "config.tap-mean");
+    for (int64_t k = 1; k <= CURVE_SAMPLES; k *= 2) {
+        sfp_head *head = NULL;
+        sfp_head_options o = SFP_HEAD_OPTIONS_INIT;
+        OWNED int64_t *seen = NULL, *tested = NULL, *right = NULL;
+        OWNED bool *used = NULL;
+        int64_t total = 0;
+        bool any = false;
+        for (int c = 0; c < v->class_count; c++) {
+            total += v->classes[c].judged < k ? v->classes[c].judged : k;
+            any = any || v->classes[c].judged >= 2 * k;
+        }
+        if (!any || total > CURVE_SAMPLES)
+            break;
+        size_t classes = (size_t)v->class_count;
+        TRY(sfp__alloc(&seen, classes, sizeof *seen, err));
+        TRY(sfp__alloc(&tested, classes, sizeof *tested, err));
+        TRY(sfp__alloc(&right, classes, sizeof *right, err));
+        TRY(sfp__alloc(&used, n, sizeof *used, err));
+        o.threads = 1;
+        o.tap_dim = sfp__model_dim(v->model);
+        o.tap_mean = mean && strcmp(mean, "on") == 0;
+        o.plain = form && strcmp(form, "balanced") != 0;
+        TRY(sfp_head_create(method ? method : "ridge", (int)v->dim, &o, &head, err));
+        sfp_status status = SFP_OK;
+        for (size_t i = 0; i < n && !status; i++) {
+            const int32_t label = list[i]->class;
+            used[i] = seen[label]++ < k;
+            if (used[i])
+                status = sfp_head_learn(head, 1, list[i]->feature, 0, &label, NULL, err);
+        }
+        for (size_t i = 0; i < n && !status; i++) {
+            int c = list[i]->class;
+            sfp_prediction p;
+            if (used[i] || v->classes[c].judged < 2 * k || tested[c] >= TESTS_MAX)
+                continue;
+            status = sfp_head_predict(head, 1, list[i]->feature, 0, 1, &p, err);
+            tested[c]++;
+            right[c] += p.label == c;
+        }
+        sfp_head_free(head);
+        TRY(status);
+        for (size_t c = 0; c < classes; c++)
+            if (tested[c] > 0 && v->classes[c].curve_count < CURVE_POINTS - 1) {
+                class_row *row = &v->classes[c];
+                row->curve[row->curve_count].samples = k;
+                row->curve[row->curve_count++].accuracy = (double)right[c] / (double)tested[c];
+            }
+    }
+    return SFP_OK;
+}
+
+static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
+{
+    OWNED float *features = NULL;
+    int32_t labels[CHUNK];
+    sfp_prediction answers[CHUNK];
+    TRY(sfp__alloc(&features, CHUNK * v->dim, sizeof *features, err));
+    for (size_t from = 0; from < n; from += CHUNK) {
+        int m = n - from < CHUNK ? (int)(n - from) : CHUNK;
+        for (int i = 0; i < m; i++) {
+            memcpy(features + (size_t)i * v->dim, list[from + (size_t)i]->feature, v->dim * sizeof *features);
+            labels[i] = v->classes[list[from + (size_t)i]->class].label;
+        }
+        TRY(sfp_predictor_judge(v->predictor, m, features, labels, answers, err));
+        for (int i = 0; i < m; i++) {
+            entry *e = list[from + (size_t)i];
+            class_row *c = &v->classes[e->class];
+            e->answer = find_class(v, sfp_predictor_class_name(v->predictor, answers[i].label));
+            e->margin = e->answer >= 0 && e->answer != e->class ? answers[i].probability - answers[i].own : 0;
+            c->judged += e->answer >= 0;
+            c->right += e->answer == e->class;
+        }
+    }
+    return SFP_OK;
+}
+
+/* Judges all learned samples; *list (sfp__free) has them. */
+static sfp_status judge_all(struct sfp__review *v, size_t *n, entry ***list, sfp_error *err)
+{
+    OWNED entry **found = NULL;
+    TRY(update(v, err));
+    TRY(sfp_predictor_refresh(v->predictor, err));
+    for (int c = 0; c < sfp_predictor_classes(v->predictor); c++) {
+        int row = find_class(v, sfp_predictor_class_name(v->predictor, c));
+        if (row >= 0)
+            v->classes[row].label = c;
+    }
+    TRY(sfp__alloc(&found, v->count + 1, sizeof *found, err));
+    *n = find_entries(v, true, found);
+    TRY(judge(v, *n, found, err));
+    *list = TAKE(found);
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------------- routes */
+
+/* Writes a sample with more members. */
+typedef struct writer {
+    sfp__json *json;
+    const struct sfp__review *v;
+    const entry *e;
+    const sfp_queued *queued; /* NULL: a judged sample */
+} writer;
+
+static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err)
+{
+    static const char *const reasons[] = {"uncertain", "unlike", "diverse"};
+    const writer *w = ctx;
+    (void)err;
+    if (s->id != w->e->id)
+        return SFP_OK;
+    sfp__json_object(w->json, NULL);
+    sfp__json_members(w->json, s);
+    if (w->queued) {
+        sfp__json_string(w->json, "reason", reasons[w->queued->reason]);
+        sfp__json_float(w->json, "score", w->queued->score);
+        sfp__json_string(w->json, "answer", sfp_predictor_class_name(w->v->predictor, w->queued->label));
+        sfp__json_float(w->json, "answer_probability", w->queued->probability);
+    } else {
+        sfp__json_string(w->json, "suggested", w->e->answer < 0 ? NULL : w->v->classes[w->e->answer].name);
+        sfp__json_float(w->json, "margin", w->e->margin);
+    }
+    sfp__json_end(w->json);
+    return SFP_OK;
+}
+
+static sfp_status put_entry(const writer *w, sfp_error *err)
+{
+    sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
+    f.from = w->e->id;
+    f.limit = 1;
+    return sfp_run_samples(sfp__model_run(w->v->model), &f, put_sample, (void *)(uintptr_t)w, err);
+}
+
+static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    OWNED float *features = NULL;
+    OWNED sfp_queued *queue = NULL;
+    int found = 0;
+    TRY(update(v, err));
+    TRY(sfp__alloc(&list, v->count + 1, sizeof *list, err));
+    size_t n = find_entries(v, false, list);
+    TRY(sfp__alloc(&features, (n + 1) * v->dim, sizeof *features, err));
+    TRY(sfp__alloc(&queue, (size_t)limit, sizeof *queue, err));
+    for (size_t i = 0; i < n; i++)
+        memcpy(features + i * v->dim, list[i]->feature, v->dim * sizeof *features);
+    TRY(sfp_predictor_queue(v->predictor, (int)n, features, limit, queue, &found, err));
+    for (int k = 0; k < found; k++)
+        TRY(put_entry(&(const writer){j, v, list[queue[k].index], &queue[k]}, err));
+    return SFP_OK;
+}
+
+static int by_margin(const void *a, const void *b)
+{
+    const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
+    return x->margin != y->margin ? (x->margin < y->margin) - (x->margin > y->margin) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Suspects: label and answer NULL. Else the samples with this label and this answer without them. */
+static sfp_status get_judged(struct sfp__review *v, const char *label, const char *answer, int limit, sfp__json *j,
+                             sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    size_t n;
+    TRY(judge_all(v, &n, &list, err));
+    qsort(list, n, sizeof *list, by_margin);
+    for (size_t i = 0; i < n && limit > 0; i++) {
+        const entry *e = list[i];
+        if (label || answer ? (label && find_class(v, label) != e->class) || (answer && find_class(v, answer) != e->answer)
+                            : !(e->margin > 0))
+            continue;
+        TRY(put_entry(&(const writer){j, v, e, NULL}, err));
+        limit--;
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_limit(sfp__request *r, int *limit, sfp_error *err)
+{
+    int64_t n = LIMIT_DEFAULT;
+    TRY(sfp__request_int(r, "limit", 1, LIMIT_MAX, &n, err));
+    *limit = (int)n;
+    return SFP_OK;
+}
+
+sfp_status sfp__get_queue(sfp__request *r, sfp_error *err)
+{
+    struct sfp__review *v = sfp__model_review(r->model);
+    sfp__json j = {.text = &r->reply};
+    int limit;
+    TRY(get_limit(r, &limit, err));
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "samples");
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_queue(v, limit, &j, err);
+    pthread_mutex_unlock(&v->lock);
+    sfp__json_end_all(&j);
+    return status;
+}
+
+sfp_status sfp__get_suspects(sfp__request *r, sfp_error *err)
+{
+    struct sfp__review *v = sfp__model_review(r->model);
+    sfp__json j = {.text = &r->reply};
+    OWNED char *label = sfp__request_param(r, "label", 0), *answer = sfp__request_param(r, "answer", 0);
+    int limit;
+    TRY(get_limit(r, &limit, err));
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "samples");
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_judged(v, label, answer, limit, &j, err);
+    pthread_mutex_unlock(&v->lock);
+    sfp__json_end_all(&j);
+    return status;
+}
+
+static void put_class(sfp__json *j, const class_row *c)
+{
+    sfp__json_object(j, NULL);
+    sfp__json_string(j, "name", c->name);
+    sfp__json_int(j, "samples", c->samples);
+    sfp__json_real(j, "accuracy", c->judged > 0 ? (double)c->right / c->judged : NAN);
+    sfp__json_array(j, "curve");
+    for (int i = 0; i < c->curve_count; i++) {
+        sfp__json_array(j, NULL);
+        sfp__json_int(j, NULL, c->curve[i].samples);
+        sfp__json_real(j, NULL, c->curve[i].accuracy);
+        sfp__json_end(j);
+    }
+    if (c->judged > 0) {
+        sfp__json_array(j, NULL);
+        sfp__json_int(j, NULL, c->judged);
+        sfp__json_real(j, NULL, (double)c->right / c->judged);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+    sfp__json_end(j);
+}
+
+static sfp_status get_classes(struct sfp__review *v, sfp__json *j, sfp_error *err)
+{
+    OWNED entry **list = NULL;
+    OWNED int64_t *counts = NULL;
+    size_t n, classes;
+    TRY(judge_all(v, &n, &list, err));
+    TRY(draw_curve(v, n, list, err));
+    classes = (size_t)v->class_count;
+    TRY(sfp__alloc(&counts, classes * classes + 1, sizeof *counts, err));
+    for (size_t i = 0; i < n; i++)
+        if (list[i]->answer >= 0)
+            counts[(size_t)list[i]->class * classes + (size_t)list[i]->answer]++;
+    sfp__json_array(j, "classes");
+    for (size_t c = 0; c < classes; c++)
+        put_class(j, &v->classes[c]);
+    sfp__json_end(j);
+    sfp__json_object(j, "confusion");
+    sfp__json_array(j, "counts");
+    for (size_t a = 0; a < classes; a++) {
+        sfp__json_array(j, NULL);
+        for (size_t b = 0; b < classes; b++)
+            sfp__json_int(j, NULL, counts[a * classes + b]);
+        sfp__json_end(j);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__get_classes(sfp__request *r, sfp_error *err)
+{
+    struct sfp__review *v = sfp__model_review(r->model);
+    sfp__json j = {.text = &r->reply};
+    sfp__json_object(&j, NULL);
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = get_classes(v, &j, err);
+    pthread_mutex_unlock(&v->lock);
+    sfp__json_end_all(&j);
+    return status;
+}

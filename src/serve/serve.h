@@ -1,0 +1,42 @@
+/* The service: one process that learns, answers, takes corrections and shows what it knows (docs/service.md). It is written with the public
+ * library.
+ *
+ *   server.c    sockets, connections and their limits, the queue of requests, who may talk to it
+ *   routes.c    the table of routes: method, path, handler, documentation; GET /openapi.json is made from it
+ *   model.c     a model: the thread that learns, the thread that answers, and what is known about it
+ *   predict.c   images of requests, and answers as JSON
+ *   samples.c   samples, labels, classes
+ *   inference.c /v2: the Open Inference Protocol
+ *   monitor.c   status, metrics, health, events
+ *   decode.c    whether the bytes of a stranger are an image: the only place that looks into them
+ *
+ * A door is a way by which images arrive: HTTP, or another file that calls sfp__door_submit. */
+#ifndef SFP_SERVE_SERVE_H
+#define SFP_SERVE_SERVE_H
+
+#include "base/error.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { SFP__SERVE_MODELS_MAX = 64 };
+
+typedef struct sfp__serve_options {
+    const char *listen;     /* ADDRESS:PORT; port 0: any */
+    const char *socket;     /* path of a Unix socket, instead of `listen`; NULL: none */
+    const char *token_file; /* NULL: no token; then only loopback addresses and Unix sockets are allowed */
+    int model_count;
+    const char *names[SFP__SERVE_MODELS_MAX], *dirs[SFP__SERVE_MODELS_MAX];
+    int64_t max_body; /* bytes of a request */
+    int max_connections, workers;
+    double cpu_share;       /* of the time, for learning: 0 to 1 */
+    sfp_settings *settings; /* those of a run with submitted samples; "out" is set for each model */
+    sfp_log_fn log;
+    const atomic_int *stop; /* not 0: end */
+    atomic_int *hangup;     /* not 0: read the token again */
+} sfp__serve_options;
+
+/* Serves until *stop. `ready` is called with the address once requests are accepted. */
+sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *address), sfp_error *err);
+
+#endif

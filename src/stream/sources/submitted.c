@@ -1,0 +1,214 @@
+/* submitted - samples that a program submits while the run learns (stream/submitted.h, sfp_run_submit): a live source.
+ *
+ * A sample is in the store of samples, with its image, before its submission is acknowledged. This source only delivers what waits there:
+ * at the start the samples that an earlier process has left, then those whose ids are offered, in this order. So a sample is learned
+ * once, whatever is killed, and nothing is dropped: while learning is slower than the submissions, they wait on the disk. */
+#include "stream/submitted.h"
+
+#include "stream/source_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const long poll_ns = 50000000; /* between two looks at `stop` */
+
+typedef struct submitted {
+    sfp_source base;
+    sfp__source_live live;
+    sfp__names classes; /* with reserved memory, because other threads read the list */
+    sfp__store *store;  /* NULL: next was not called yet */
+    int64_t pending;    /* waiting samples up to this id were delivered; INT64_MAX: all that an earlier process has left */
+    uint64_t redeliveries;
+    sfp__stored last;     /* the sample that next delivered */
+    pthread_mutex_t lock; /* guards the following */
+    pthread_cond_t more;
+    bool paused;
+    uint64_t *offered; /* [first, last) ids */
+    size_t first, after_last, capacity;
+} submitted;
+
+static submitted *of(sfp_source *base)
+{
+    return (submitted *)base;
+}
+
+bool sfp__is_submitted(const sfp_source *s)
+{
+    return s->kind == &sfp__source_submitted;
+}
+
+sfp_status sfp__submitted_offer(sfp_source *source, uint64_t id, sfp_error *err)
+{
+    submitted *s = of(source);
+    pthread_mutex_lock(&s->lock);
+    if (s->first == s->after_last)
+        s->first = s->after_last = 0;
+    if (s->first > 1024 && s->first > s->after_last / 2) {
+        memmove(s->offered, s->offered + s->first, (s->after_last - s->first) * sizeof *s->offered);
+        s->after_last -= s->first;
+        s->first = 0;
+    }
+    bool fits = sfp__grow(&s->offered, sizeof *s->offered, s->after_last, s->after_last + 1, &s->capacity);
+    if (fits)
+        s->offered[s->after_last++] = id;
+    pthread_cond_signal(&s->more);
+    pthread_mutex_unlock(&s->lock);
+    return sfp__check_memory(fits, err);
+}
+
+void sfp__submitted_pause(sfp_source *source, bool paused)
+{
+    submitted *s = of(source);
+    pthread_mutex_lock(&s->lock);
+    s->paused = paused;
+    pthread_cond_signal(&s->more);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Takes an id that was offered, or waits a short time for one. */
+static bool take_offered(submitted *s, uint64_t *id)
+{
+    pthread_mutex_lock(&s->lock);
+    bool some = s->first < s->after_last && !s->paused;
+    if (some) {
+        *id = s->offered[s->first++];
+    } else {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += poll_ns;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&s->more, &s->lock, &until);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return some;
+}
+
+/* Finds the next sample; *some false: there is none now. */
+static sfp_status take(submitted *s, sfp__stored *row, bool *some, sfp_error *err)
+{
+    uint64_t id = 0, redeliveries = sfp__store_redeliveries(s->store);
+    if (redeliveries != s->redeliveries)
+        s->pending = -1;
+    s->redeliveries = redeliveries;
+    pthread_mutex_lock(&s->lock);
+    bool paused = s->paused;
+    pthread_mutex_unlock(&s->lock);
+    if (s->pending < INT64_MAX && !paused) {
+        TRY(sfp__store_next_pending(s->store, s->pending, row, some, err));
+        s->pending = *some ? (int64_t)row->id : INT64_MAX;
+        if (*some)
+            return SFP_OK;
+    }
+    *some = take_offered(s, &id);
+    return *some ? sfp__store_get(s->store, id, row, err) : SFP_OK;
+}
+
+static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
+{
+    submitted *s = of(base);
+    s->live.lost = false;
+    for (;;) {
+        OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+        bool some = false;
+        *end = !s->store || (s->live.stop && atomic_load(s->live.stop));
+        if (*end)
+            return SFP_OK;
+        TRY(take(s, &row, &some, err));
+        if (!some || row.standing != SFP__WAITING || (row.predicted && !row.label))
+            continue; /* it has been delivered, or was forgotten since */
+        *record = sfp__record_none();
+        if (row.label)
+            TRY(sfp__names_add(&s->classes, row.label, strlen(row.label), &record->label, err));
+        base->classes = s->classes.count;
+        sfp__stored_done(&s->last);
+        s->last = TAKE(row);
+        out->kind = SFP__RAW_IMAGE_ENCODED;
+        sfp_status status = sfp__store_image(s->store, s->last.id, &out->bytes, &out->size, err);
+        s->live.lost = status == SFP_ENOTFOUND;
+        return status;
+    }
+}
+
+static void origin(const sfp_source *base, sfp__origin *out)
+{
+    const sfp__stored *last = &((const submitted *)base)->last;
+    *out = (sfp__origin){.name = last->name, .stored = true, .id = last->id, .urgent = true};
+}
+
+static sfp_status set_store(sfp_source *base, sfp__store *store, sfp_error *err)
+{
+    (void)err;
+    of(base)->store = store;
+    of(base)->pending = -1;
+    return SFP_OK;
+}
+
+static sfp_status image(sfp_source *base, const sfp__stored *row, sfp__raw_image *out, sfp_error *err)
+{
+    out->kind = SFP__RAW_IMAGE_ENCODED;
+    return sfp__store_image(of(base)->store, row->id, &out->bytes, &out->size, err);
+}
+
+static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const submitted *s = (const submitted *)base;
+    (void)i; /* a live source has no numbers: the last sample */
+    return sfp__printable(s->last.name ? s->last.name : base->path, buf, size);
+}
+
+static void close_submitted(sfp_source *base)
+{
+    submitted *s = of(base);
+    base->class_names = NULL; /* the list belongs to s->classes */
+    base->classes = 0;
+    sfp__names_done(&s->classes);
+    sfp__stored_done(&s->last);
+    sfp__free(s->offered);
+    pthread_cond_destroy(&s->more);
+    pthread_mutex_destroy(&s->lock);
+}
+
+static const sfp__source_ops ops = {
+    .name = name_of,
+    .next = next,
+    .origin = origin,
+    .set_store = set_store,
+    .image = image,
+    .pauses = true,
+    .close = close_submitted,
+};
+
+/* path: a file with the names of the classes; "": none. */
+static sfp_status open_submitted(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
+{
+    (void)opt;
+    OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
+    pthread_condattr_t monotonic;
+    TRY(sfp__source_create(sizeof(submitted), &sfp__source_submitted, &ops, *path ? path : "submitted", &base, err));
+    submitted *s = of(base);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->more, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (*path)
+        TRY(sfp__names_read(path, &s->classes, err));
+    TRY(sfp__names_reserve(&s->classes, err));
+    base->live = &s->live;
+    base->keeps_order = true;
+    base->class_names = s->classes.name;
+    base->classes = s->classes.count;
+    *out = TAKE(base);
+    return SFP_OK;
+}
+
+const sfp__source_kind sfp__source_submitted = {
+    .name = "submitted",
+    .summary = "samples that a program submits (streamfp serve); submitted:classes.txt names the classes",
+    .live = true,
+    .open = open_submitted,
+};
