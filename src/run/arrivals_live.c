@@ -175,6 +175,14 @@ static void erase_later(live *a, uint64_t id, int64_t request)
     a->erase_request[a->erase_count++] = request;
 }
 
+static bool is_erased(const live *a, uint64_t id)
+{
+    for (int i = 0; i < a->erase_count; i++)
+        if (a->erased[i] == id)
+            return true;
+    return false;
+}
+
 /* Corrects or forgets the sample of a request; the delivery has the revision of the learner that this needs. */
 static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
 {
@@ -201,7 +209,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     if (r->label && !sfp__classes_allowed(a->classes, r->label))
         return sfp__fail(err, SFP_EINVAL, "label is '%s', expected a known class, because the run has --classes strict",
                          r->label);
-    if (!r->label && !row.learned) {
+    if (!r->label && (!row.learned || is_erased(a, row.id))) { /* it was perhaps asked for twice */
         erase_later(a, row.id, r->number);
         return SFP_OK;
     }
