@@ -7,6 +7,7 @@
  * batch. Requests of other processes become such deliveries, too. */
 #include "base/monotonic.h"
 #include "run/run_internal.h"
+#include "stream/submitted.h"
 
 #include <math.h>
 #include <string.h>
@@ -263,12 +264,35 @@ static sfp_status take_requests(live *a, sfp_error *err)
 
 /* ------------------------------------------------------------------- deliveries */
 
+/* Has the image of a submitted sample arrived since the source looked for it? Then the source delivers it. */
+static bool has_image_now(live *a, uint64_t id)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t size;
+    return keeps(a->base.plan) && sfp__store_image(a->base.store, id, &bytes, &size, NULL) == SFP_OK;
+}
+
+/* Records with which label a sample is learned now. If a submitted sample has got another one meanwhile, the source delivers it again. */
+static sfp_status record_learned(live *a, const sfp__arrival *i, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    TRY(sfp__store_learned(a->base.store, i->id, i->class_name, err));
+    if (!keeps(a->base.plan))
+        return SFP_OK;
+    TRY(sfp__store_get(a->base.store, i->id, &row, err));
+    return row.standing == SFP__WAITING && row.label ? sfp__submitted_offer(a->base.plan->source, i->id, err) : SFP_OK;
+}
+
 static sfp_status count_discarded(live *a, sfp_error *err)
 {
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         bool dropped = i->fate == SFP__DISCARD_DROPPED;
+        if (i->lost && has_image_now(a, i->id)) {
+            TRY(sfp__submitted_offer(a->base.plan->source, i->id, err));
+            continue;
+        }
         a->dropped += dropped;
         if (i->why)
             sfp__skipped_add(&a->base.counts.skipped, i->why);
@@ -542,13 +566,13 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->group));)
         TRY(keep_waiting(a, i, err));
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->revised));) {
-        sfp_status status = sfp__store_learned(base->store, i->id, i->class_name, err);
+        sfp_status status = record_learned(a, i, err);
         sfp__arrival_free(i);
         TRY(status);
     }
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
         sfp_status status = i->fate == SFP__DISCARD_NONE
-                                ? sfp__store_learned(base->store, i->id, i->class_name, err)
+                                ? record_learned(a, i, err)
                                 : sfp__store_refuse(base->store, i->id, SFP__DROPPED, "the learner was busy", err);
         sfp__arrival_free(i);
         TRY(status);
