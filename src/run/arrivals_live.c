@@ -7,6 +7,7 @@
  * batch. Requests of other processes become such deliveries, too. */
 #include "base/monotonic.h"
 #include "run/run_internal.h"
+#include "stream/submitted.h"
 
 #include <math.h>
 #include <string.h>
@@ -175,6 +176,14 @@ static void erase_later(live *a, uint64_t id, int64_t request)
     a->erase_request[a->erase_count++] = request;
 }
 
+static bool is_erased(const live *a, uint64_t id)
+{
+    for (int i = 0; i < a->erase_count; i++)
+        if (a->erased[i] == id)
+            return true;
+    return false;
+}
+
 /* Corrects or forgets the sample of a request; the delivery has the revision of the learner that this needs. */
 static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
 {
@@ -201,7 +210,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     if (r->label && !sfp__classes_allowed(a->classes, r->label))
         return sfp__fail(err, SFP_EINVAL, "label is '%s', expected a known class, because the run has --classes strict",
                          r->label);
-    if (!r->label && !row.learned) {
+    if (!r->label && (!row.learned || is_erased(a, row.id))) { /* it was perhaps asked for twice */
         erase_later(a, row.id, r->number);
         return SFP_OK;
     }
@@ -255,12 +264,35 @@ static sfp_status take_requests(live *a, sfp_error *err)
 
 /* ------------------------------------------------------------------- deliveries */
 
+/* Has the image of a submitted sample arrived since the source looked for it? Then the source delivers it. */
+static bool has_image_now(live *a, uint64_t id)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t size;
+    return keeps(a->base.plan) && sfp__store_image(a->base.store, id, &bytes, &size, NULL) == SFP_OK;
+}
+
+/* Records with which label a sample is learned now. If a submitted sample has got another one meanwhile, the source delivers it again. */
+static sfp_status record_learned(live *a, const sfp__arrival *i, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    TRY(sfp__store_learned(a->base.store, i->id, i->class_name, err));
+    if (!keeps(a->base.plan))
+        return SFP_OK;
+    TRY(sfp__store_get(a->base.store, i->id, &row, err));
+    return row.standing == SFP__WAITING && row.label ? sfp__submitted_offer(a->base.plan->source, i->id, err) : SFP_OK;
+}
+
 static sfp_status count_discarded(live *a, sfp_error *err)
 {
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         bool dropped = i->fate == SFP__DISCARD_DROPPED;
+        if (i->lost && has_image_now(a, i->id)) {
+            TRY(sfp__submitted_offer(a->base.plan->source, i->id, err));
+            continue;
+        }
         a->dropped += dropped;
         if (i->why)
             sfp__skipped_add(&a->base.counts.skipped, i->why);
@@ -534,13 +566,13 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->group));)
         TRY(keep_waiting(a, i, err));
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->revised));) {
-        sfp_status status = sfp__store_learned(base->store, i->id, i->class_name, err);
+        sfp_status status = record_learned(a, i, err);
         sfp__arrival_free(i);
         TRY(status);
     }
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
         sfp_status status = i->fate == SFP__DISCARD_NONE
-                                ? sfp__store_learned(base->store, i->id, i->class_name, err)
+                                ? record_learned(a, i, err)
                                 : sfp__store_refuse(base->store, i->id, SFP__DROPPED, "the learner was busy", err);
         sfp__arrival_free(i);
         TRY(status);

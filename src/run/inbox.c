@@ -212,6 +212,7 @@ static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw
     TRY(follow_rename(b, &a->class_name, err));
     if (lost || p->bytes)
         TRY(store_sample(b, &origin, p, a, err));
+    a->lost = lost;
     if (lost)
         a->fate = SFP__DISCARD_SKIPPED;
     if (p->bytes) {

@@ -31,6 +31,7 @@ typedef struct sfp__arrival {
     const char *class_name; /* of the label; owned by the source */
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or discarded */
     bool urgent;            /* never dropped */
+    bool lost;              /* the source had no image */
     sfp__discard_reason fate;
     char *why; /* it was skipped; NULL: another reason, or no memory for the text */
 } sfp__arrival;

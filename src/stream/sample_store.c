@@ -886,6 +886,8 @@ static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
+    if (was.standing == SFP__FORGOTTEN) /* another request has asked for it, too */
+        return SFP_OK;
     sfp__digest mark = sfp__digest_bytes(s->salt, &was.digest, sizeof was.digest);
     TRY(change(s, err, MARK, "b", &mark));
     TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
