@@ -215,6 +215,17 @@ const sfp__opt sfp__run_table[] = {
     SFP__ROW_INT("log-files", "N", "4", 0, 1000,
                  "Live streams: number of rotated files NAME.1, NAME.2, ... of a log that are kept.", AT(log_files), ONLY_LIVE,
                  OUTPUT, .example = "--data dir:inbox --log-files 8", .see = "log-size"),
+    SFP__ROW_STRING("share", "DIR", NULL,
+                    "redis: and kafka: directory that all workers can reach. It has everything that they learn; 'streamfp merge --follow DIR' "
+                    "adds it up.",
+                    AT(share), ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant", .see = "worker data"),
+    SFP__ROW_STRING("worker", "NAME", NULL,
+                    "redis: and kafka: name of this worker, under which it resumes. Default: the name of the machine.", AT(worker),
+                    ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant --worker w1", .see = "share"),
+    SFP__ROW_REAL("claim-after", "SECONDS", "60", 0.1, 86400,
+                  "redis: and kafka: a message that its worker has not committed for so long is learned by another one.",
+                  AT(claim_seconds), ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant --claim-after 10",
+                  .see = "share worker"),
     SFP__ROW_FLAG(
         "resume",
         "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "

@@ -72,6 +72,10 @@ typedef struct sfp__run_options {
     double checkpoint_seconds; /* seconds of training between checkpoints; with clock real and on live streams, of wall time. NAN:
                                   the default of the stream */
     int64_t log_bytes;         /* live streams: size at which a log is rotated; 0: never */
+    const char *share;         /* a log: the directory that its workers share; NULL: none */
+    const char *worker;        /* a log: the name of this worker; NULL: that of the machine */
+    double claim_seconds;      /* a log: after so long without a commit others take over a message */
+    const char *answer_with;   /* a log: a state that answers unlabelled messages, read again when it changes; NULL: the learner */
     int log_files;             /* live streams: rotated files of a log that are kept */
 } sfp__run_options;
 
