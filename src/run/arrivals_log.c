@@ -32,7 +32,7 @@ typedef struct shared {
     sfp__classes *classes;
     sfp__learner *learner;
     sfp__log *log;
-    bool opened, connected, reported;
+    bool connected, reported;
     double retry_at, pause; /* of a log or a share that cannot be reached */
     /* the unit */
     char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
@@ -274,7 +274,7 @@ static sfp_status reconnect(shared *a, sfp_error *err)
     sfp_status status = a->log->ops->connect(a->log, &why);
     if (!status)
         status = resolve(a, &why);
-    if (status == SFP_EIO && a->opened)
+    if (status == SFP_EIO)
         lose_connection(a, &why);
     else if (status)
         return sfp__fail(err, status, "%s", why.message);
@@ -447,11 +447,24 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
+/* A partition goes to another worker: what was learned from it is committed, unless it has gone already. */
+static void on_revoke(void *ctx, const char *unit, bool lost)
+{
+    shared *a = ctx;
+    if (strcmp(unit, a->unit) != 0)
+        return;
+    if (a->held.first && !lost && a->connected)
+        (void)commit_held(a, &(sfp_error){0});
+    sfp__messages_done(&a->read);
+    sfp__messages_done(&a->held);
+    a->unit[0] = '\0';
+    a->attempted[0] = '\0';
+}
+
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     shared *a = (shared *)base;
     TRY(reconnect(a, err));
-    a->opened = true;
     sfp__plan_info(base->plan, "worker %s of %s", a->log->worker, base->plan->data);
     return SFP_OK;
 }
@@ -596,6 +609,8 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
     a->classes = classes;
     a->learner = l;
     a->log = sfp__source_log(p->source);
+    a->log->revoke = on_revoke;
+    a->log->revoke_ctx = a;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(sfp__alloc(&a->samples_out, (size_t)o->learner.batch, sizeof *a->samples_out, err));
     TRY(sfp__alloc(&a->rgb, images, 3 * (size_t)p->size * (size_t)p->size, err));

@@ -42,6 +42,7 @@ typedef struct sfp__run_options {
     sfp__thread_pool *pool;
     const char *data, *test;          /* KIND:PATH; test NULL: the test part of the dataset; none if it has no such part */
     sfp_source *source, *test_source; /* used instead of `data` and `test`; the run owns them from sfp__run_open on. NULL: none */
+    const char *shard;                /* "I/N": a part of `data`; NULL: all of it */
     const char *tasks;                /* NULL: the tasks of the dataset, else free; live streams: free */
     int order;                        /* of the classes, as in sfp__source_options */
     sfp__within within;

@@ -80,6 +80,9 @@ struct sfp__log {
     char worker[SFP__LOG_NAME_MAX]; /* "": it only reads committed values */
     double claim_seconds;           /* a message that was not committed for so long is delivered to another worker */
     const atomic_bool *stop;        /* a read ends early; NULL: never */
+    /* Called inside read when a unit goes to another worker; lost: it has gone already. NULL: not called. */
+    void (*revoke)(void *ctx, const char *unit, bool lost);
+    void *revoke_ctx;
     char unit_taken[SFP_ERROR_MAX]; /* another process works under the name of this worker: why; "": no */
 };
 
