@@ -22,6 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { TRIES_ALONE = 3, TRIES_MAX = 5 }; /* deliveries without a commit: learned in a batch of its own; set aside */
 static const double poll_seconds = 0.2;  /* a read waits at most so long, so that a stop is noticed */
@@ -48,6 +51,12 @@ typedef struct shared {
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
     const sfp__message *asked[SFP__GROUP]; /* of the delivery, to be answered */
+    struct {                               /* the state that answers (--answer-with); learner NULL: none */
+        sfp__learner *learner;
+        sfp_predictor *predictor;
+        struct timespec changed; /* of its file */
+        double looked_at;
+    } sum;
 } shared;
 
 static void free_shared(sfp__arrivals *base)
@@ -56,6 +65,7 @@ static void free_shared(sfp__arrivals *base)
     sfp__messages_done(&a->read);
     sfp__messages_done(&a->taken);
     sfp__messages_done(&a->held);
+    sfp__predictor_free(a->sum.predictor);
     sfp__free(a->samples_out);
     sfp__free(a->rgb);
     sfp__free(a);
@@ -310,6 +320,29 @@ static bool is_full(const shared *a)
             last->tries >= TRIES_ALONE || sfp__monotonic_seconds() - a->read_at >= wait);
 }
 
+/* A log that does not count deliveries: DIR/UNIT.tries has the offset from which the unit was last read, and how often in turn. Messages at
+ * which workers stop are learned one by one from the third time on, so that the one at fault becomes the first. */
+static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *err)
+{
+    char path[PATH_MAX], text[64];
+    OWNED uint8_t *bytes = NULL;
+    size_t size = 0;
+    long long offset = 0, tries = 0;
+    if (!list->first || list->first->offset < 0)
+        return SFP_OK;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
+    if (sfp__file_read(path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
+        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
+        if (sscanf(text, "%lld %lld", &offset, &tries) != 2 || offset != list->first->offset)
+            tries = 0;
+    }
+    (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)list->first->offset, tries + 1);
+    TRY(sfp__file_write(path, text, strlen(text), err));
+    for (sfp__message *m = list->first; m; m = m->next)
+        m->tries = m == list->first || tries + 1 <= TRIES_MAX ? tries + 1 : TRIES_MAX;
+    return SFP_OK;
+}
+
 static sfp_status read_log(shared *a, double until, sfp_error *err)
 {
     char unit[SFP__LOG_NAME_MAX] = "";
@@ -331,6 +364,8 @@ static sfp_status read_log(shared *a, double until, sfp_error *err)
             sfp__messages_done(&had);
             status = a->log->ops->seek(a->log, unit, a->at.offset, &why);
         }
+        if (!status)
+            status = count_tries(a, &had, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
     }
@@ -447,6 +482,67 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
+/* Appends an answer, at least once. age: of the state that answered; NAN: it is the learner. */
+static sfp_status answer(shared *a, const sfp__message *m, const char *class_name, float probability, float unknown, double age,
+                         sfp_error *err)
+{
+    char p[32], u[32], seconds[32];
+    (void)snprintf(p, sizeof p, "%.6g", (double)probability);
+    (void)snprintf(u, sizeof u, "%.6g", (double)unknown);
+    (void)snprintf(seconds, sizeof seconds, "%.0f", age);
+    const sfp__log_field fields[] = {
+        {"message", m->id}, {"id", m->name ? m->name : ""}, {"label", class_name ? class_name : ""}, {"probability", p},
+        {"unknown", u},     {"worker", a->log->worker},     {isnan(age) ? NULL : "age", seconds},    {0}};
+    TRY(a->log->ops->append(a->log, "answers", fields, NULL, err));
+    a->answered++;
+    return SFP_OK;
+}
+
+/* Reads the state of --answer-with if its file has changed. */
+static sfp_status refresh_sum(shared *a, sfp_error *err)
+{
+    const sfp__run_options *o = a->base.plan->opt;
+    sfp_predictor *p = NULL;
+    struct stat st;
+    double now = sfp__monotonic_seconds();
+    if (!o->answer_with || now < a->sum.looked_at + 1)
+        return SFP_OK;
+    a->sum.looked_at = now;
+    if (stat(o->answer_with, &st) != 0 || (a->sum.predictor && memcmp(&st.st_mtim, &a->sum.changed, sizeof st.st_mtim) == 0))
+        return SFP_OK; /* until there is one the learner answers */
+    TRY(sfp__predictor_open(o->vit, o->pool, o->answer_with, SFP__GROUP, &p, err));
+    sfp__predictor_free(a->sum.predictor);
+    a->sum.predictor = p;
+    a->sum.changed = st.st_mtim;
+    return SFP_OK;
+}
+
+/* Answers the unlabelled messages of the delivery with that state. */
+static sfp_status answer_with_sum(shared *a, sfp__delivery *d, sfp_error *err)
+{
+    const uint8_t *rgb[SFP__GROUP];
+    sfp__predictions found;
+    sfp_error why = {0};
+    struct timespec now;
+    int n = d->predict_count;
+    if (n == 0)
+        return SFP_OK;
+    if (refresh_sum(a, &why))
+        sfp__plan_warn(a->base.plan, "%s; %s answers", why.message, a->sum.predictor ? "the state before it" : "the learner");
+    if (!a->sum.predictor)
+        return SFP_OK;
+    for (int i = 0; i < n; i++)
+        rgb[i] = d->predict[i].rgb;
+    TRY(sfp__predictor_run(a->sum.predictor, n, rgb, NULL, SFP__WANT_UNKNOWN, &found, err));
+    clock_gettime(CLOCK_REALTIME, &now);
+    double age = (double)(now.tv_sec - a->sum.changed.tv_sec) + 1e-9 * (double)(now.tv_nsec - a->sum.changed.tv_nsec);
+    d->predict_count = 0;
+    for (int i = 0; i < n; i++)
+        TRY(answer(a, a->asked[i], found.label[i] >= 0 ? sfp__predictor_class_name(a->sum.predictor, found.label[i]) : NULL,
+                   found.probability[i], found.unknown ? found.unknown[i] : 0, fmax(0, age), err));
+    return SFP_OK;
+}
+
 /* A partition goes to another worker: what was learned from it is committed, unless it has gone already. */
 static void on_revoke(void *ctx, const char *unit, bool lost)
 {
@@ -464,6 +560,7 @@ static void on_revoke(void *ctx, const char *unit, bool lost)
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     shared *a = (shared *)base;
+    TRY(refresh_sum(a, err)); /* another backbone is refused */
     TRY(reconnect(a, err));
     sfp__plan_info(base->plan, "worker %s of %s", a->log->worker, base->plan->data);
     return SFP_OK;
@@ -496,6 +593,8 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         return SFP_OK;
     sfp_error why = {0};
     sfp_status status = deliver(a, d, &why);
+    if (!status)
+        status = answer_with_sum(a, d, &why);
     if (status == SFP_EIO) { /* a message could not be set aside: all of them are delivered again */
         lose_connection(a, &why);
         sfp__messages_done(&a->taken);
@@ -505,31 +604,19 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
-/* Answers unlabelled messages, at least once. */
+/* Answers unlabelled messages with the predictions of the learner. */
 static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t at, int64_t timestamp,
                             const char *const *class_names, const float *probability, const float *unknown, sfp_error *err)
 {
     shared *a = (shared *)base;
     (void)at, (void)timestamp;
     for (int i = 0; i < d->predict_count && a->connected; i++) {
-        const sfp__message *m = a->asked[i];
-        char p[32], u[32];
         sfp_error why = {0};
-        (void)snprintf(p, sizeof p, "%.6g", (double)probability[i]);
-        (void)snprintf(u, sizeof u, "%.6g", unknown ? (double)unknown[i] : 0);
-        const sfp__log_field fields[] = {{"message", m->id},
-                                         {"id", m->name ? m->name : ""},
-                                         {"label", class_names[i] ? class_names[i] : ""},
-                                         {"probability", p},
-                                         {"unknown", u},
-                                         {"worker", a->log->worker},
-                                         {0}};
-        sfp_status status = a->log->ops->append(a->log, "answers", fields, NULL, &why);
+        sfp_status status = answer(a, a->asked[i], class_names[i], probability[i], unknown ? unknown[i] : 0, (double)NAN, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
         else if (status)
             return sfp__fail(err, status, "%s", why.message);
-        a->answered += status == SFP_OK;
     }
     return SFP_OK;
 }

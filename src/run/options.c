@@ -238,6 +238,12 @@ const sfp__opt sfp__run_table[] = {
                     "redis: and kafka: name of this worker, under which it resumes. Default: the name of the machine.",
                     AT(worker), ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant --worker w1",
                     .see = "share"),
+    SFP__ROW_STRING(
+        "answer-with", "FILE", NULL,
+        "redis: and kafka: state that answers unlabelled messages, such as the sum of 'streamfp merge --follow'. It is read "
+        "again when it changes. Default: what this worker has learned.",
+        AT(answer_with), ONLY_LIVE, OUTPUT,
+        .example = "--data redis:cams@localhost/plant --share plant --answer-with plant.safetensors", .see = "share"),
     SFP__ROW_REAL("claim-after", "SECONDS", "60", 0.1, 86400,
                   "redis: and kafka: a message that its worker has not committed for so long is learned by another one.",
                   AT(claim_seconds), ONLY_LIVE, OUTPUT,
