@@ -22,9 +22,10 @@ static int put(rd_kafka_t *rk, const char *topic, int partition, const char *lab
     if (!f)
         return 1;
     (void)fclose(f);
-    rd_kafka_resp_err_t code = rd_kafka_producev(
-        rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK),
-        RD_KAFKA_V_VALUE(bytes, size), RD_KAFKA_V_HEADER("label", label, (ssize_t)strlen(label)), RD_KAFKA_V_END);
+    rd_kafka_resp_err_t code =
+        rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+                          RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK), RD_KAFKA_V_VALUE(bytes, size),
+                          RD_KAFKA_V_HEADER("label", label, (ssize_t)strlen(label)), RD_KAFKA_V_END);
     (void)rd_kafka_poll(rk, 0);
     return code != 0;
 }

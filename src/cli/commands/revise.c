@@ -189,7 +189,7 @@ const sfp__command sfp__cmd_merge = {
     .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
                 "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
                 "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n"
-                "  streamfp merge --follow /mnt/plant --every 60 -o plant.safetensors\n",
+                "  streamfp merge --follow plant --every 60 -o plant.safetensors\n",
     SFP__COMMAND_OPTIONS(merge_options),
     .run = run_merge,
 };
