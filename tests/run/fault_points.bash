@@ -31,14 +31,15 @@ prepare_inputs() {
 }
 
 # Prints everything of $dir/run that must be the same: the names of files, states and models byte by byte, logs and results without
-# times, memory and speed. A slow execution writes more than one checkpoint, so checkpoint.old may exist.
+# times, memory and speed. A slow execution writes more than one checkpoint, so checkpoint.old may exist. On a full disk SQLite cannot
+# move its log into the store when it is closed: the log stays, and is read with the store.
 outputs() {
     local files=() exact=() texts=() name
     cd "$dir/run" 2>/dev/null || return 0
     for name in **; do
         [ -f "$name" ] || continue
         case $name in
-        checkpoint.old | checkpoint.safetensors.old | cache/* | costs/*) continue ;;
+        checkpoint.old | checkpoint.safetensors.old | samples.db-wal | samples.db-shm | cache/* | costs/*) continue ;;
         checkpoint | checkpoint.safetensors | *.html | tables/*) ;;
         *.safetensors | *.npy | *.png) exact+=("$name") ;;
         *.json | *.jsonl) texts+=("$name") ;;
