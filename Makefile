@@ -32,7 +32,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
 T ?= test_heads
-.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy library install wheel uninstall abi format clean
+.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo cluster-demo check check-long check-rules tidy library install wheel uninstall abi format clean
 .NOTPARALLEL:
 
 setup:

@@ -13,7 +13,7 @@ import json
 import random
 import sys
 
-CONSTANTS = {"one_worker": 84.0, "add_seconds": 0.02, "state_bytes": 17e6, "image_bytes": 30e3}
+CONSTANTS = {"one_worker": 73.0, "add_seconds": 0.022, "state_bytes": 16.7e6, "image_bytes": 21e3}
 BROKER_BYTES = 150e6  # per second that one broker takes in and gives out
 FEATURE_BYTES = 1344 * 2  # of a row of float16: half of the blocks of ViT-Ti and the mean tap
 MERGE_SECONDS = 600

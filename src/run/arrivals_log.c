@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES_ALONE = 3, TRIES_MAX = 5 }; /* deliveries without a commit: learned in a batch of its own; set aside */
+enum { TRIES_ALONE = 3, TRIES_MAX = 10 }; /* deliveries without a commit: learned in a batch of its own; set aside */
 static const double poll_seconds = 0.2;  /* a read waits at most so long, so that a stop is noticed */
 static const double pause_max = 5;       /* between two attempts to reach the log or the share */
 

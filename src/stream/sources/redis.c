@@ -250,18 +250,17 @@ static sfp_status read_group(redis_log *r, int max, double seconds, const char *
     return take_entries(reply->element[0]->element[1], held, last, out, err);
 }
 
-/* Takes over entries that a worker has not committed for claim_seconds. */
-static sfp_status claim(redis_log *r, int max, const sfp__messages *held, sfp__messages *out, sfp_error *err)
+/* Takes over an entry that a worker has not committed for claim_seconds: one, so that none waits here until others claim it in turn. */
+static sfp_status claim(redis_log *r, const sfp__messages *held, sfp__messages *out, sfp_error *err)
 {
     sfp__log *l = &r->log;
     OWNED_BY(reply_done) redisReply *reply = NULL;
-    char count[16], idle[32];
+    char idle[32];
     double now = sfp__monotonic_seconds();
     if (now < r->claim_at)
         return SFP_OK;
-    (void)snprintf(count, sizeof count, "%d", max);
     (void)snprintf(idle, sizeof idle, "%.0f", l->claim_seconds * 1000);
-    TRY(call_words(l, WORDS("XAUTOCLAIM", l->stream, l->group, l->worker, idle, r->cursor[0] ? r->cursor : "0", "COUNT", count),
+    TRY(call_words(l, WORDS("XAUTOCLAIM", l->stream, l->group, l->worker, idle, r->cursor[0] ? r->cursor : "0", "COUNT", "1"),
                    NULL, &reply, err));
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || reply->element[0]->type != REDIS_REPLY_STRING)
         return fail_reply(l, "unknown reply to XAUTOCLAIM, expected Redis 6.2 or later", err);
@@ -285,7 +284,7 @@ static sfp_status read_redis(sfp__log *l, int max, double seconds, const sfp__me
         (void)snprintf(r->history, sizeof r->history, "%s", last);
         return count_tries(l, out, err);
     }
-    TRY(claim(r, max, held, out, err));
+    TRY(claim(r, held, out, err));
     return out->count ? SFP_OK : read_group(r, max, seconds, ">", held, NULL, out, err);
 }
 
