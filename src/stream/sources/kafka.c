@@ -379,7 +379,7 @@ static sfp_status each(sfp__log *l, sfp_status (*fn)(void *ctx, const char *unit
     char unit[SFP__LOG_NAME_MAX], value[SFP__LOG_VALUE_MAX];
     rd_kafka_topic_t *topic = rd_kafka_topic_new(k->consumer, l->stream, NULL);
     rd_kafka_resp_err_t code = topic ? rd_kafka_metadata(k->consumer, 0, topic, &about, TIMEOUT_MS) : rd_kafka_last_error();
-    int count = !code && about->topic_cnt == 1 ? about->topics[0].partition_cnt : 0;
+    int count = !code && about && about->topic_cnt == 1 ? about->topics[0].partition_cnt : 0;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count > 0 ? count : 1);
     for (int32_t p = 0; p < count && p < PARTITIONS_MAX; p++)
         (void)rd_kafka_topic_partition_list_add(list, l->stream, p);
