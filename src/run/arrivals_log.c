@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 enum { TRIES_ALONE = 3, TRIES_MAX = 10 }; /* deliveries without a commit: learned in a batch of its own; set aside */
-static const double poll_seconds = 0.2;  /* a read waits at most so long, so that a stop is noticed */
-static const double pause_max = 5;       /* between two attempts to reach the log or the share */
+static const double poll_seconds = 0.2;   /* a read waits at most so long, so that a stop is noticed */
+static const double pause_max = 5;        /* between two attempts to reach the log or the share */
 
 typedef struct shared {
     sfp__arrivals base;
@@ -46,6 +46,8 @@ typedef struct shared {
     sfp__messages read, taken, held;
     double read_at, held_at; /* of the first one */
     double save_seconds;
+    char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
+    int64_t sought;
     bool alone; /* the delivery must be committed at once */
     uint64_t answered, rejected, offered;
     sfp__sample *samples_out;              /* (batch) */
@@ -249,8 +251,12 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     }
     if (status)
         return sfp__fail(err, status, "%s", why.message);
-    if (fenced)
-        return is_fenced(a, v.file, err);
+    if (fenced) {
+        status = is_fenced(a, v.file, &why);
+        if (status == SFP_EIO)
+            lose_connection(a, &why);
+        return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+    }
     is_committed(a, &v);
     return SFP_OK;
 }
@@ -343,6 +349,24 @@ static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *e
     return SFP_OK;
 }
 
+/* The messages of a partition begin with the first one that is not committed. If there is a gap, as when an earlier file is used, they are
+ * read again; a gap that stays is one of the log. */
+static sfp_status begin_at_commit(shared *a, sfp__messages *list, sfp_error *err)
+{
+    int64_t want = a->at.offset > 0 ? a->at.offset : 0;
+    if (!list->first || list->first->offset < 0)
+        return SFP_OK;
+    while (list->first && list->first->offset < want)
+        sfp__message_free(sfp__messages_take(list));
+    bool gap = list->first && list->first->offset > want;
+    if (!gap || (strcmp(a->sought_unit, a->unit) == 0 && a->sought == want))
+        return SFP_OK;
+    sfp__messages_done(list);
+    memcpy(a->sought_unit, a->unit, sizeof a->unit);
+    a->sought = want;
+    return a->log->ops->seek(a->log, a->unit, a->at.offset, err);
+}
+
 static sfp_status read_log(shared *a, double until, sfp_error *err)
 {
     char unit[SFP__LOG_NAME_MAX] = "";
@@ -358,12 +382,8 @@ static sfp_status read_log(shared *a, double until, sfp_error *err)
         lose_connection(a, &why);
     } else if (!status && *unit && strcmp(unit, a->unit) != 0) {
         status = load_unit(a, unit, &why);
-        if (!status && had.first && had.first->offset >= 0 && had.first->offset < a->at.offset)
-            sfp__messages_done(&had);
-        if (!status && had.first && had.first->offset > a->at.offset && a->at.offset >= 0) { /* an earlier file is used */
-            sfp__messages_done(&had);
-            status = a->log->ops->seek(a->log, unit, a->at.offset, &why);
-        }
+        if (!status)
+            status = begin_at_commit(a, &had, &why);
         if (!status)
             status = count_tries(a, &had, &why);
         if (status == SFP_EIO)
