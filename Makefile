@@ -1,6 +1,7 @@
 # Short commands for the CMake builds of CMakePresets.json.
 #
 #   make              installs missing packages (asks before sudo; SFP_SETUP=no declines), then builds only build/release/streamfp
+#   make cluster-demo two workers of a Redis Stream, one of which is killed, beside one process (installs redis-server)
 #   make demo         compares three methods on a stream of Fashion-MNIST at 3,000 images per second, in about two minutes (installs
 #                     Debian's dataset-fashion-mnist)
 #   make check        builds and runs all tests, also with sanitizers, as CI does; takes several minutes
@@ -31,7 +32,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
 T ?= test_heads
-.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy library install wheel uninstall abi format clean
+.PHONY: dev-test release-programs $(presets) $(tested) setup setup-check setup-fuzz demo cluster-demo check check-long check-rules tidy library install wheel uninstall abi format clean
 .NOTPARALLEL:
 
 setup:
@@ -68,6 +69,12 @@ demo: release
 	@$(demo_run) --preset paper --calibrate 20 --out build/demo/paper
 	@build/release/streamfp runs compare $(demo_runs)
 	@echo 'reports: $(demo_runs:%=%/report.html)'
+
+# two workers of a Redis Stream on this machine, of which one is killed, beside one process
+cluster-demo:
+	@scripts/setup cluster
+	@$(MAKE) --no-print-directory release
+	@scripts/cluster-demo build/release/streamfp
 
 check-rules:
 	@scripts/check-layers --self-test

@@ -823,6 +823,7 @@ typedef struct sfp_evaluation_options {
     void (*progress)(void *ctx, uint64_t done, uint64_t total); /* NULL: none */
     sfp_log_fn log;                                             /* NULL: that of the engine */
     void *ctx;                                                  /* of both callbacks */
+    const char *shard; /* "I/N": a part of the dataset, as the setting "shard"; NULL: all of it */
 } sfp_evaluation_options;
 #define SFP_EVALUATION_OPTIONS_INIT SFP_INIT(sfp_evaluation_options)
 

@@ -4,8 +4,8 @@
  *     ... predict or train ...
  *     sfp__arrivals_commit(a, seconds, err);     advances the clock, or records samples in the store
  *
- * There are two kinds: indexed streams (arrivals_indexed.c: batch loader and clock) and live streams (arrivals_live.c: inbox and
- * store of samples). */
+ * There are three kinds: indexed streams (arrivals_indexed.c: batch loader and clock), live streams (arrivals_live.c: inbox and
+ * store of samples) and message logs (arrivals_log.c). */
 #ifndef SFP_RUN_ARRIVALS_H
 #define SFP_RUN_ARRIVALS_H
 
@@ -130,6 +130,9 @@ sfp_status sfp__arrivals_indexed(const sfp__plan *p, const sfp__position *at, co
                                  sfp_error *err);
 sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const sfp__learner *l, sfp__classes *classes,
                               sfp__arrivals **out, sfp_error *err);
+
+sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__learner *l, sfp__classes *classes,
+                             sfp__arrivals **out, sfp_error *err);
 
 /* classes.c: the label of a class in a live stream; a new class gets the next label. */
 sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err);

@@ -8,6 +8,7 @@
 #include "io/directory.h"
 #include "learner/state/state.h"
 #include "run/run_internal.h"
+#include "stream/log.h"
 #include "stream/submitted.h"
 
 #include <math.h>
@@ -26,6 +27,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .checkpoint_seconds = NAN,
                               .max_wait = NAN,
                               .image_mebibytes = 1024,
+                              .claim_seconds = 60,
                               .log_bytes = 64 << 20,
                               .log_files = 4};
 }
@@ -111,8 +113,9 @@ static sfp_status make_parts(sfp__run *run, sfp_error *err)
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
-    TRY(p->live ? sfp__arrivals_live(p, &run->at, run->learner, &run->classes, &run->arrivals, err)
-                : sfp__arrivals_indexed(p, &run->at, run->learner, &run->arrivals, err));
+    TRY(sfp__source_log(p->source) ? sfp__arrivals_log(p, &run->at, run->learner, &run->classes, &run->arrivals, err)
+        : p->live                  ? sfp__arrivals_live(p, &run->at, run->learner, &run->classes, &run->arrivals, err)
+                                   : sfp__arrivals_indexed(p, &run->at, run->learner, &run->arrivals, err));
     return p->test ? make_evaluator(run, err) : SFP_OK;
 }
 

@@ -26,6 +26,13 @@ static sfp_status check_source(const sfp__opt *o, const char *text, sfp_error *e
     return status;
 }
 
+static sfp_status check_shard(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    int index, count;
+    (void)o;
+    return sfp__shard_parse(text, &index, &count, err);
+}
+
 /* authors:K is -K. */
 static bool parse_order(const char *text, int *out)
 {
@@ -82,6 +89,12 @@ const sfp__opt sfp__run_table[] = {
     SFP__ROW_STRING("test", "KIND:PATH", NULL, "The test set. Default: the test part of the dataset, if it has one.", AT(test),
                     RESULT_ONLY, .resume = SFP__RESUME_LIVE, .check = check_source,
                     .example = "--data folder:pacs/train --test folder:pacs/test", .see = "data eval-every eval-limit"),
+    SFP__ROW_STRING(
+        "shard", "I/N", NULL,
+        "Learn only from part I (0 to N-1) of N of the dataset. Which images are in it depends on their names alone, so that "
+        "'streamfp merge' of all N runs is the run of the whole.",
+        AT(shard), .only = SFP__ONLY_DATASET, .check = check_shard, .example = "--data folder:photos --shard 0/16",
+        .see = "data"),
     SFP__ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
                     "How the stream is split into tasks: J groups of classes of equal size, groups of SIZES (3,2,2), by domain, "
                     "by time, or not at all (free). Default: the tasks of the dataset, else free; without --data 5.",
@@ -219,6 +232,26 @@ const sfp__opt sfp__run_table[] = {
     SFP__ROW_INT("log-files", "N", "4", 0, 1000,
                  "Live streams: number of rotated files NAME.1, NAME.2, ... of a log that are kept.", AT(log_files), ONLY_LIVE,
                  OUTPUT, .example = "--data dir:inbox --log-files 8", .see = "log-size"),
+    SFP__ROW_STRING("share", "DIR", NULL,
+                    "redis: and kafka: directory that all workers can reach. It has everything that they learn; 'streamfp merge "
+                    "--follow DIR' "
+                    "adds it up.",
+                    AT(share), ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant",
+                    .see = "worker data"),
+    SFP__ROW_STRING("worker", "NAME", NULL,
+                    "redis: and kafka: name of this worker, under which it resumes. Default: the name of the machine.",
+                    AT(worker), ONLY_LIVE, OUTPUT, .example = "--data redis:cams@localhost/plant --share plant --worker w1",
+                    .see = "share"),
+    SFP__ROW_STRING(
+        "answer-with", "FILE", NULL,
+        "redis: and kafka: state that answers unlabelled messages, such as the sum of 'streamfp merge --follow'. It is read "
+        "again when it changes. Default: what this worker has learned.",
+        AT(answer_with), ONLY_LIVE, OUTPUT,
+        .example = "--data redis:cams@localhost/plant --share plant --answer-with plant.safetensors", .see = "share"),
+    SFP__ROW_REAL("claim-after", "SECONDS", "60", 0.1, 86400,
+                  "redis: and kafka: a message that its worker has not committed for so long is learned by another one.",
+                  AT(claim_seconds), ONLY_LIVE, OUTPUT,
+                  .example = "--data redis:cams@localhost/plant --share plant --claim-after 10", .see = "share worker"),
     SFP__ROW_FLAG(
         "resume",
         "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "

@@ -56,6 +56,7 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
     const sfp__source_options so = {.seed = o->learner.seed, .order = o->order};
     if (!p->source)
         TRY(sfp__source_open(o->data, &so, &p->source, err));
+    TRY(sfp__shard_open(&p->source, o->shard, err));
     p->data = o->source ? o->source->path : o->data;
     p->live = p->source->kind->live;
     p->size = o->vit->config.img_size;

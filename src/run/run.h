@@ -42,6 +42,7 @@ typedef struct sfp__run_options {
     sfp__thread_pool *pool;
     const char *data, *test;          /* KIND:PATH; test NULL: the test part of the dataset; none if it has no such part */
     sfp_source *source, *test_source; /* used instead of `data` and `test`; the run owns them from sfp__run_open on. NULL: none */
+    const char *shard;                /* "I/N": a part of `data`; NULL: all of it */
     const char *tasks;                /* NULL: the tasks of the dataset, else free; live streams: free */
     int order;                        /* of the classes, as in sfp__source_options */
     sfp__within within;
@@ -73,6 +74,10 @@ typedef struct sfp__run_options {
                                   the default of the stream */
     int64_t image_mebibytes;   /* submitted samples: maximum size of their images */
     int64_t log_bytes;         /* live streams: size at which a log is rotated; 0: never */
+    const char *share;         /* a log: the directory that its workers share; NULL: none */
+    const char *worker;        /* a log: the name of this worker; NULL: that of the machine */
+    double claim_seconds;      /* a log: after so long without a commit others take over a message */
+    const char *answer_with;   /* a log: a state that answers unlabelled messages, read again when it changes; NULL: the learner */
     int log_files;             /* live streams: rotated files of a log that are kept */
 } sfp__run_options;
 

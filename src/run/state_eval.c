@@ -49,6 +49,7 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     if (!inner)
         TRY(sfp__source_open(o->data, &so, &inner, err));
     s->name = o->data ? o->data : inner->path;
+    TRY(sfp__shard_open(&inner, o->shard, err));
     if (inner->live)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data %s: a live source cannot be a test set, expected a dataset", s->name);
     TRY(sfp__check_input(inner, &s->engine->vit->config, "data", s->name, err));

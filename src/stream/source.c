@@ -10,9 +10,23 @@
 #include <sys/stat.h>
 
 const sfp__source_kind *const sfp__source_kinds[] = {
-    &sfp__source_folder,    &sfp__source_manifest, &sfp__source_idx,     &sfp__source_cifar,     &sfp__source_tar,
-    &sfp__source_stream51,  &sfp__source_core50,   &sfp__source_clear10, &sfp__source_clear100,  &sfp__source_features,
-    &sfp__source_synthetic, &sfp__source_dir,      &sfp__source_stdin,   &sfp__source_submitted, NULL,
+    &sfp__source_folder,
+    &sfp__source_manifest,
+    &sfp__source_idx,
+    &sfp__source_cifar,
+    &sfp__source_tar,
+    &sfp__source_stream51,
+    &sfp__source_core50,
+    &sfp__source_clear10,
+    &sfp__source_clear100,
+    &sfp__source_features,
+    &sfp__source_synthetic,
+    &sfp__source_dir,
+    &sfp__source_stdin,
+    &sfp__source_submitted,
+    &sfp__source_redis,
+    &sfp__source_kafka,
+    NULL,
 };
 
 /* Guesses the kind of a path without one; NULL: nothing is at the path. */

@@ -124,6 +124,9 @@ struct sfp_source {
 
 /* spec is "KIND:PATH", such as "folder:data/pacs/train" or "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
+/* Replaces a dataset by its shard I/N (shard.c); text NULL: all of it. On failure the source is unchanged. */
+sfp_status sfp__shard_open(sfp_source **source, const char *text, sfp_error *err);
+sfp_status sfp__shard_parse(const char *text, int *index, int *count, sfp_error *err);
 /* Checks that the kind is known and that there is a path where the kind needs one; the key of the message is "data". */
 sfp_status sfp__source_check(const char *spec, sfp_error *err);
 /* The kind of KIND:PATH; NULL: it is unknown. */

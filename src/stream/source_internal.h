@@ -20,7 +20,7 @@
 
 extern const sfp__source_kind sfp__source_folder, sfp__source_manifest, sfp__source_idx, sfp__source_cifar, sfp__source_tar,
     sfp__source_stdin, sfp__source_synthetic, sfp__source_dir, sfp__source_stream51, sfp__source_core50, sfp__source_clear10,
-    sfp__source_clear100, sfp__source_features, sfp__source_submitted;
+    sfp__source_clear100, sfp__source_features, sfp__source_submitted, sfp__source_redis, sfp__source_kafka;
 
 /* ------------------------------------------------------------------- order */
 

@@ -21,6 +21,7 @@ static const sfp__opt options[] = {
     SFP__ROW_STRING("backbone", "FILE|builtin", "builtin",
                     "The backbone of the run; another one is refused. Default: the path in result.json beside the state."),
     SFP__ROW_STRING("data", "KIND:PATH", NULL, "Source of the labelled images. If it has a test part, that part is used."),
+    SFP__ROW_STRING("shard", "I/N", NULL, "Evaluate only part I (0 to N-1) of N of the images, as in 'run'."),
     SFP__ROW_CHOICE("part", "test|train", "test", "Part of the dataset to evaluate, if it has both."),
     SFP__ROW_STRING(
         "tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
@@ -291,6 +292,7 @@ static sfp_status evaluate(const sfp__args *a, const char *state, sfp_engine *en
     o.data = sfp__args_string(a, "data");
     o.train_part = sfp__args_choice(a, "part") == 1;
     o.tasks = sfp__args_string(a, "tasks");
+    o.shard = sfp__args_string(a, "shard");
     o.limit = (uint64_t)sfp__args_int(a, "eval-limit");
     o.has_seed = sfp__args_text(a, "seed") != NULL;
     o.seed = o.has_seed ? (uint64_t)sfp__args_int(a, "seed") : 0;

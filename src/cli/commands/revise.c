@@ -5,10 +5,14 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/text.h"
+#include "run/share.h"
 #include "streamfp.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 static const sfp__opt merge_options[] = {
     SFP__ROW_STRING("out", "FILE", NULL, "The state to write; -o FILE is the same."),
@@ -19,6 +23,9 @@ static const sfp__opt merge_options[] = {
                   "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
     SFP__ROW_INT("min-count", "N", "2", 2, 1 << 30,
                  "With --sums-only: leave out classes with fewer samples. The sum over one sample is the sample."),
+    SFP__ROW_STRING("follow", "DIR", NULL,
+                    "Add up what the workers of a message log have committed (--share DIR of 'run'), instead of files."),
+    SFP__ROW_REAL("every", "SECONDS", "0", 0, 1e6, "With --follow: do it again and again, until Ctrl-C; 0: once."),
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };
@@ -90,6 +97,49 @@ static void print_report(const sfp__args *args, const char *out, int subtracted,
     sfp__out_end(&o);
 }
 
+static sfp_status merge_share(const sfp__args *args, const char *out, sfp_error *err)
+{
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *threads = NULL;
+    sfp__share_sum sum;
+    sfp__out o;
+    char digest[20];
+    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &threads, err));
+    TRY(sfp__share_merge(sfp__args_string(args, "follow"), out, threads, &sum, err));
+    (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)sum.digest);
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
+    sfp__json_int(&o.json, "merged", sum.units);
+    sfp__json_int(&o.json, "classes", sum.classes);
+    sfp__json_int(&o.json, "samples", sum.samples);
+    sfp__json_string(&o.json, "digest", digest);
+    sfp__json_string(&o.json, "out", out);
+    sfp__out_row(&o, "wrote", "%s, %lld samples of %d classes, from %d units", out, (long long)sum.samples, sum.classes,
+                 sum.units);
+    sfp__out_end(&o);
+    (void)fflush(stdout);
+    return SFP_OK;
+}
+
+/* While the log or the share cannot be reached, the last sum stays. */
+static sfp_status follow(const sfp__args *args, const char *out, sfp_error *err)
+{
+    double every = sfp__args_real(args, "every");
+    const atomic_int *stop = sfp__stop_on_signals();
+    if (every == 0)
+        return merge_share(args, out, err);
+    while (!atomic_load(stop)) {
+        sfp_error why = {0};
+        double until = sfp__monotonic_seconds() + every;
+        sfp_status status = merge_share(args, out, &why);
+        if (status && !sfp__is_machine_error(status))
+            return sfp__fail(err, status, "%s", why.message);
+        if (status)
+            sfp__warn("%s; the last sum stays", why.message);
+        while (!atomic_load(stop) && sfp__monotonic_seconds() < until)
+            (void)nanosleep(&(const struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return SFP_OK;
+}
+
 static sfp_status run_merge(const sfp__args *args, sfp_error *err)
 {
     const char *out = sfp__args_string(args, "out");
@@ -100,6 +150,15 @@ static sfp_status run_merge(const sfp__args *args, sfp_error *err)
     sfp_merge_report r = SFP_MERGE_REPORT_INIT;
     if (!out)
         return sfp__fail_usage(err, "--out is missing, expected the state to write (-o FILE)");
+    bool follows = sfp__args_string(args, "follow") != NULL;
+    if (!follows && args->operand_count == 0)
+        return sfp__fail_usage(err, "nothing to merge, expected FILE, DIR or --follow DIR");
+    if (follows && (args->operand_count > 0 || sfp__args_string(args, "subtract") || sfp__args_flag(args, "sums-only")))
+        return sfp__fail_usage(err, "--follow adds up a share, expected no file, --subtract or --sums-only beside it");
+    if (!follows && sfp__args_given(args, "every"))
+        return sfp__fail_usage(err, "--every has no effect without --follow");
+    if (follows)
+        return follow(args, out, err);
     if (sfp__args_given(args, "min-count") && !sfp__args_flag(args, "sums-only"))
         return sfp__fail_usage(err, "--min-count has no effect without --sums-only");
     TRY(split(sfp__args_string(args, "subtract"), &text, &subtract, &o.subtract_count, err));
@@ -118,17 +177,19 @@ static sfp_status run_merge(const sfp__args *args, sfp_error *err)
 const sfp__command sfp__cmd_merge = {
     .name = "merge",
     .summary = "add up what several learners have learned, without their images",
-    .operands = "FILE|DIR...",
-    .min_operands = 1,
+    .operands = "[FILE|DIR...]",
+    .min_operands = 0,
     .max_operands = SFP__OPERANDS_ANY,
     .text = "The default learner, and methods ncm and slda, are functions of sums over samples, so the sum of several states or "
             "checkpoints predicts as one learner of all their samples would. Classes are matched by name, and files of another "
             "backbone, input size, method or preprocessing are refused.\n\n"
             "FILE is a state or a checkpoint, DIR the directory of a run. The state that is written can be predicted with, "
-            "continued with 'run --init-state', and merged again. No backbone and no image is needed.",
+            "continued with 'run --init-state', and merged again. No backbone and no image is needed.\n\n"
+            "--follow DIR adds up the last file that each worker of a message log, or each partition of it, has committed.",
     .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
                 "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
-                "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n",
+                "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n"
+                "  streamfp merge --follow plant --every 60 -o plant.safetensors\n",
     SFP__COMMAND_OPTIONS(merge_options),
     .run = run_merge,
 };

@@ -164,7 +164,8 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool chosen
     } else if (finished) {
         print_matrix(r);
         sfp__print_numbers(r);
-        (void)printf("  report: %s/report.html\n", out);
+        if (out)
+            (void)printf("  report: %s/report.html\n", out);
     }
     return SFP_OK;
 }
@@ -231,7 +232,7 @@ static sfp_status run_with(const sfp__args *a, sfp_settings *settings, sfp_error
     sfp_engine *engine = NULL;
     TRY(sfp_engine_open_for(settings, sfp__print_log, NULL, &engine, err));
     sfp_status status = SFP_OK;
-    if (!sfp__args_string(a, "out") && !sfp__args_flag(a, "resume")) {
+    if (!sfp__args_string(a, "out") && !sfp__args_flag(a, "resume") && !sfp__args_string(a, "share")) {
         status = create_fresh(&fresh, err);
         if (!status)
             status = sfp_settings_set(settings, "out", fresh.path, err);

@@ -201,10 +201,12 @@ void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key)
 
 /* --------------------------------------------------------------- sums of two streams */
 
-/* Adds sign * the sums of `from`, but not its kept samples. */
+/* Adds sign * the sums of `from`, but not its kept samples. Sums without samples become those of `from`, to the last bit: the recent samples
+ * stay, so that the groups in which products are added do not depend on where a learner was saved and loaded. */
 static void combine(sfp__sums *s, const sfp__sums *from, int rows, const int *row, int sign)
 {
     size_t d = (size_t)s->dim, count = sfp__triangle_count(s->dim);
+    bool copies = s->products && s->total == 0 && sign > 0;
     for (int r = 0; r < rows; r++) {
         if (from->mass[r] == 0)
             continue;
@@ -216,8 +218,12 @@ static void combine(sfp__sums *s, const sfp__sums *from, int rows, const int *ro
     s->square += sign * from->square;
     for (size_t i = 0; s->products && i < count; i++)
         s->product[i] += sign * from->product[i];
-    if (s->products)
+    if (copies) {
+        s->recent = from->recent;
+        memcpy(s->recent_x, from->recent_x, (size_t)from->recent * d * sizeof *s->recent_x);
+    } else if (s->products) {
         sfp__triangle_add(s->dim, s->product, from->recent, sign, from->recent_x, NULL);
+    }
     for (int i = 0; i < 1 + SFP__STRENGTHS; i++)
         s->dropped[i] += sign * from->dropped[i];
 }

@@ -449,6 +449,16 @@ sfp_status sfp__saved_sums_add(sfp__saved_sums *to, sfp__saved_sums *from, sfp_e
     return SFP_OK;
 }
 
+sfp_status sfp__saved_sums_name(sfp__saved_sums *s, int count, const char *const *name, sfp_error *err)
+{
+    TRY(reserve_names(&s->names, count, err));
+    for (int c = 0; c < count; c++) {
+        sfp__free(s->names.name[c]);
+        TRY(sfp__check_memory((s->names.name[c] = sfp__strdup(name[c])), err));
+    }
+    return SFP_OK;
+}
+
 sfp_status sfp__saved_sums_subtract(sfp__saved_sums *to, const sfp__saved_sums *from, sfp_error *err)
 {
     OWNED_BY(sfp__class_match_done) sfp__class_match m = {0};

@@ -56,6 +56,8 @@ sfp_status sfp__saved_sums_check_subtract(const sfp__saved_sums *from, const sfp
 sfp_status sfp__saved_sums_add(sfp__saved_sums *to, sfp__saved_sums *from, sfp_error *err);
 sfp_status sfp__saved_sums_subtract(sfp__saved_sums *to, const sfp__saved_sums *from, sfp_error *err);
 
+/* Names the classes of sums without samples: label c is the class name[c] (count). */
+sfp_status sfp__saved_sums_name(sfp__saved_sums *s, int count, const char *const *name, sfp_error *err);
 /* Drops all single samples, and the classes with fewer than `min_count` samples (at least 2: the sum over one sample is the sample).
  * on_left_out is called for each of these; name NULL: it has none. */
 typedef void (*sfp__left_out_fn)(void *ctx, int32_t label, const char *name, int64_t samples);

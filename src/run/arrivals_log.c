@@ -1,0 +1,727 @@
+/* Arrivals of a message log (stream/log.h): many workers learn from one log together, each message exactly once (docs/scale.md).
+ *
+ *     read -> learn -> write everything learned in the unit to a new file of the share -> commit {messages, name of the file}
+ *
+ * The file is cumulative and the commit is one fenced step of the log. So a crash before it leaves a file that nobody reads, and the
+ * messages are delivered again; after it, nothing is left to do. The log is the store of samples: there is no other one, and the share has
+ * all that a worker needs to resume. A worker that is fenced drops what it has not committed, and loads what is committed.
+ *
+ *     DIR/log                          the log, as KIND:STREAM@ADDRESS/GROUP
+ *     DIR/model.safetensors            a learner without samples: it says what the sums of all workers are over
+ *     DIR/UNIT.SEQUENCE.N.safetensors  what a unit has learned: the committed file, the one before, and files that were not committed */
+#include "base/monotonic.h"
+#include "base/rng.h"
+#include "io/directory.h"
+#include "io/file.h"
+#include "learner/state/saved_sums.h"
+#include "run/run_internal.h"
+#include "run/share.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TRIES_ALONE = 3, TRIES_MAX = 10 }; /* deliveries without a commit: learned in a batch of its own; set aside */
+static const double poll_seconds = 0.2;   /* a read waits at most so long, so that a stop is noticed */
+static const double pause_max = 5;        /* between two attempts to reach the log or the share */
+
+typedef struct shared {
+    sfp__arrivals base;
+    sfp__classes *classes;
+    sfp__learner *learner;
+    sfp__log *log;
+    bool connected, reported;
+    double retry_at, pause; /* of a log or a share that cannot be reached */
+    /* the unit */
+    char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
+    sfp__share_value at;                /* committed */
+    char attempted[SFP__LOG_VALUE_MAX]; /* a commit without a reply; "": none */
+    uint64_t samples, digest;           /* learned, committed or not */
+    /* messages: read -> taken (delivered) -> held (learned or set aside, not committed) */
+    sfp__messages read, taken, held;
+    double read_at, held_at; /* of the first one */
+    double save_seconds;
+    char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
+    int64_t sought;
+    bool alone; /* the delivery must be committed at once */
+    uint64_t answered, rejected, offered;
+    sfp__sample *samples_out;              /* (batch) */
+    uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
+    const sfp__message *asked[SFP__GROUP]; /* of the delivery, to be answered */
+    struct {                               /* the state that answers (--answer-with); learner NULL: none */
+        sfp__learner *learner;
+        sfp_predictor *predictor;
+        struct timespec changed; /* of its file */
+        double looked_at;
+    } sum;
+} shared;
+
+static void free_shared(sfp__arrivals *base)
+{
+    shared *a = (shared *)base;
+    sfp__messages_done(&a->read);
+    sfp__messages_done(&a->taken);
+    sfp__messages_done(&a->held);
+    sfp__predictor_free(a->sum.predictor);
+    sfp__free(a->samples_out);
+    sfp__free(a->rgb);
+    sfp__free(a);
+}
+
+/* A failure that may pass: the log or the share cannot be reached. Nothing is learned until then, and nothing is lost. */
+static void put_off(shared *a, const char *why)
+{
+    a->pause = fmin(pause_max, a->pause > 0 ? 2 * a->pause : 0.1);
+    a->retry_at = sfp__monotonic_seconds() + a->pause;
+    if (!a->reported)
+        sfp__plan_warn(a->base.plan, "%s; nothing is learned until this works again", why);
+    a->reported = true;
+}
+
+static void lose_connection(shared *a, const sfp_error *why)
+{
+    a->connected = false;
+    sfp__messages_done(&a->read); /* they are delivered again */
+    put_off(a, why->message);
+}
+
+static void works_again(shared *a)
+{
+    if (a->reported)
+        sfp__plan_info(a->base.plan, "%s: learning continues", a->base.plan->data);
+    a->reported = false;
+    a->pause = 0;
+}
+
+/* --------------------------------------------------------------------- the unit */
+
+/* Loads the sums of a file. All its classes have labels of the run before, so that those of the learner are not changed. */
+static sfp_status load_file(shared *a, const char *name, sfp_error *err)
+{
+    char path[PATH_MAX];
+    OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
+    int32_t label;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s", a->base.plan->opt->share, name));
+    TRY(sfp__saved_sums_read(&(const sfp__saved_file){.path = path}, NULL, NULL, NULL, &s, err));
+    for (int c = 0; c < s.names.count; c++)
+        if (s.names.name[c])
+            TRY(sfp__classes_number(a->classes, s.names.name[c], &label, err));
+    return sfp__learner_load(a->learner, path, err);
+}
+
+/* Loads the file before the committed one. The log may deliver the difference again; if it cannot, that is said. */
+static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
+{
+    char path[PATH_MAX], method[SFP__NAME_MAX];
+    OWNED char *text = NULL;
+    sfp__share_value now = a->at;
+    if (!*now.previous)
+        return sfp__fail(err, SFP_EFORMAT, "%s; there is no file before it", why->message);
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s", a->base.plan->opt->share, now.previous));
+    sfp_status status = sfp__checkpoint_peek(path, method, sizeof method, &text, err);
+    if (!status)
+        status = sfp__share_parse(text, &a->at, err);
+    if (!status)
+        status = load_file(a, a->at.file, err);
+    if (status)
+        return sfp__fail_prefix(err, status, "%s; the file before it cannot be used either", why->message);
+    sfp__plan_warn(a->base.plan, "%s; the file before it is used: %llu samples are missing%s", why->message,
+                   (unsigned long long)(now.samples - a->at.samples), a->at.offset >= 0 ? " and are read again" : "");
+    return SFP_OK;
+}
+
+/* Loads what is committed of the unit, and drops everything else. */
+static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
+{
+    const char *dir = a->base.plan->opt->share;
+    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_NAME_MAX + 32];
+    sfp_error why = {0};
+    a->unit[0] = '\0';
+    a->attempted[0] = '\0';
+    sfp__messages_done(&a->held);
+    TRY(a->log->ops->committed(a->log, unit, value, err));
+    TRY(sfp__share_parse(value, &a->at, err));
+    if (!*a->at.file) {
+        TRY(load_file(a, SFP__SHARE_MODEL, err));
+    } else {
+        sfp_status status = load_file(a, a->at.file, &why);
+        if (status == SFP_EFORMAT || status == SFP_EIO || status == SFP_ENOTFOUND)
+            status = load_previous(a, &why, &why);
+        if (status)
+            return sfp__fail(err, status, "%s", why.message);
+    }
+    char kept[2][PATH_MAX] = {"", ""};
+    const char *const names[] = {mine}, *const keep[] = {kept[0], kept[1]};
+    (void)snprintf(mine, sizeof mine, "%s.#.#.safetensors", unit);
+    if (*a->at.file)
+        TRY(sfp__path_print(kept[0], sizeof kept[0], err, "%s/%s", dir, a->at.file));
+    if (*a->at.previous)
+        TRY(sfp__path_print(kept[1], sizeof kept[1], err, "%s/%s", dir, a->at.previous));
+    TRY(sfp__directory_remove_files(dir, 1, names, 2, keep, err));
+    a->samples = a->at.samples;
+    a->digest = a->at.digest;
+    (void)snprintf(a->unit, sizeof a->unit, "%s", unit);
+    return SFP_OK;
+}
+
+/* Loads the unit and reads its messages again from there. */
+static sfp_status reload(shared *a, sfp_error *err)
+{
+    char unit[SFP__LOG_NAME_MAX];
+    memcpy(unit, a->unit, sizeof unit);
+    sfp__messages_done(&a->read);
+    TRY(load_unit(a, unit, err));
+    return a->log->ops->seek(a->log, unit, a->at.offset, err);
+}
+
+/* ------------------------------------------------------------------- committing */
+
+static void remove_file(const shared *a, const char *name)
+{
+    char path[PATH_MAX];
+    if (*name && !sfp__path_print(path, sizeof path, NULL, "%s/%s", a->base.plan->opt->share, name))
+        (void)unlink(path);
+}
+
+/* The commit of this value has succeeded. */
+static void is_committed(shared *a, const sfp__share_value *value)
+{
+    remove_file(a, a->at.previous);
+    a->at = *value;
+    a->attempted[0] = '\0';
+    sfp__messages_done(&a->held);
+    works_again(a);
+}
+
+static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *err)
+{
+    uint32_t number = 0;
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        return sfp__fail_errno(err, SFP_EIO, "random numbers");
+    *v = (sfp__share_value){
+        .samples = a->samples, .digest = a->digest, .sequence = a->at.sequence + 1, .offset = a->held.last->offset};
+    v->offset += v->offset >= 0; /* that of the next message */
+    (void)snprintf(v->file, sizeof v->file, "%s.%lld.%u.safetensors", a->unit, (long long)v->sequence, number);
+    memcpy(v->previous, a->at.file, sizeof v->previous);
+    return SFP_OK;
+}
+
+/* Another worker has what this one has learned since its last commit, or takes it over now. */
+static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
+{
+    if (a->log->unit_taken[0])
+        return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
+    sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time",
+                   a->held.count, a->unit);
+    remove_file(a, file);
+    return reload(a, err);
+}
+
+/* Writes what was learned and commits it. What cannot be reached is tried again later. */
+static sfp_status commit_held(shared *a, sfp_error *err)
+{
+    sfp__share_value v;
+    sfp_error why = {0};
+    char path[PATH_MAX], value[SFP__LOG_VALUE_MAX];
+    bool fenced = false;
+    double begin = sfp__monotonic_seconds();
+    if (begin < a->retry_at)
+        return SFP_OK;
+    TRY(next_value(a, &v, err));
+    sfp__share_print(&v, value);
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s", a->base.plan->opt->share, v.file));
+    sfp_status status = sfp__learner_checkpoint(a->learner, path, value, &why);
+    if (status == SFP_ENOMEM)
+        return sfp__fail(err, status, "%s", why.message);
+    if (status) {
+        put_off(a, why.message);
+        return SFP_OK;
+    }
+    a->save_seconds = sfp__monotonic_seconds() - begin;
+    memcpy(a->attempted, value, sizeof value);
+    status = a->log->ops->commit(a->log, a->unit, value, &a->held, &fenced, &why);
+    if (status == SFP_EIO) {
+        lose_connection(a, &why);
+        return SFP_OK;
+    }
+    if (status)
+        return sfp__fail(err, status, "%s", why.message);
+    if (fenced) {
+        status = is_fenced(a, v.file, &why);
+        if (status == SFP_EIO)
+            lose_connection(a, &why);
+        return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+    }
+    is_committed(a, &v);
+    return SFP_OK;
+}
+
+/* After a connection was lost: has the log done what it was asked? */
+static sfp_status resolve(shared *a, sfp_error *err)
+{
+    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_VALUE_MAX];
+    sfp__share_value v;
+    if (!*a->unit)
+        return SFP_OK;
+    TRY(a->log->ops->committed(a->log, a->unit, value, err));
+    sfp__share_print(&a->at, mine);
+    TRY(sfp__share_parse(a->attempted, &v, err));
+    if (*a->attempted && strcmp(value, a->attempted) == 0) {
+        is_committed(a, &v);
+    } else if (strcmp(value, mine) != 0) { /* the log has lost a commit, or another worker has made one */
+        sfp__plan_warn(a->base.plan, "%s: the log does not have the last commit of %s; what it has is used", a->base.plan->data,
+                       a->unit);
+        return reload(a, err);
+    } else {
+        remove_file(a, v.file);
+    }
+    a->attempted[0] = '\0';
+    return a->log->ops->seek(a->log, a->unit, a->held.last ? a->held.last->offset + 1 : a->at.offset, err);
+}
+
+static sfp_status reconnect(shared *a, sfp_error *err)
+{
+    sfp_error why = {0};
+    sfp_status status = a->log->ops->connect(a->log, &why);
+    if (!status)
+        status = resolve(a, &why);
+    if (status == SFP_EIO)
+        lose_connection(a, &why);
+    else if (status)
+        return sfp__fail(err, status, "%s", why.message);
+    a->connected = status == SFP_OK;
+    if (a->connected)
+        works_again(a);
+    return SFP_OK;
+}
+
+/* How long messages may be held: more if a commit takes long, but never until another worker takes them over. */
+static double commit_seconds(const shared *a)
+{
+    double wish = a->base.plan->opt->checkpoint_seconds;
+    return fmin(fmax(isnan(wish) ? 2 : wish, 20 * a->save_seconds), a->log->claim_seconds / 3);
+}
+
+/* --------------------------------------------------------------------- reading */
+
+static bool same_block(const shared *a, const sfp__message *x, const sfp__message *y)
+{
+    int batch = a->base.plan->opt->learner.batch;
+    return x->offset < 0 || x->offset / batch == y->offset / batch;
+}
+
+/* Is there a batch? Batches of a partition are cut at multiples of its offset, so that they do not depend on the worker. */
+static bool is_full(const shared *a)
+{
+    int batch = a->base.plan->opt->learner.batch;
+    const sfp__message *first = a->read.first, *last = a->read.last;
+    double wait = isnan(a->base.plan->opt->max_wait) ? 1 : a->base.plan->opt->max_wait;
+    return first &&
+           (a->read.count >= batch || !same_block(a, first, last) || (last->offset >= 0 && last->offset % batch == batch - 1) ||
+            last->tries >= TRIES_ALONE || sfp__monotonic_seconds() - a->read_at >= wait);
+}
+
+/* A log that does not count deliveries: DIR/UNIT.tries has the offset from which the unit was last read, and how often in turn. Messages at
+ * which workers stop are learned one by one from the third time on, so that the one at fault becomes the first. */
+static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *err)
+{
+    char path[PATH_MAX], text[64];
+    OWNED uint8_t *bytes = NULL;
+    size_t size = 0;
+    long long offset = 0, tries = 0;
+    if (!list->first || list->first->offset < 0)
+        return SFP_OK;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
+    if (sfp__file_read(path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
+        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
+        if (sscanf(text, "%lld %lld", &offset, &tries) != 2 || offset != list->first->offset)
+            tries = 0;
+    }
+    (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)list->first->offset, tries + 1);
+    TRY(sfp__file_write(path, text, strlen(text), err));
+    for (sfp__message *m = list->first; m; m = m->next)
+        m->tries = m == list->first || tries + 1 <= TRIES_MAX ? tries + 1 : TRIES_MAX;
+    return SFP_OK;
+}
+
+/* The messages of a partition begin with the first one that is not committed. If there is a gap, as when an earlier file is used, they are
+ * read again; a gap that stays is one of the log. */
+static sfp_status begin_at_commit(shared *a, sfp__messages *list, sfp_error *err)
+{
+    int64_t want = a->at.offset > 0 ? a->at.offset : 0;
+    if (!list->first || list->first->offset < 0)
+        return SFP_OK;
+    while (list->first && list->first->offset < want)
+        sfp__message_free(sfp__messages_take(list));
+    bool gap = list->first && list->first->offset > want;
+    if (!gap || (strcmp(a->sought_unit, a->unit) == 0 && a->sought == want))
+        return SFP_OK;
+    sfp__messages_done(list);
+    memcpy(a->sought_unit, a->unit, sizeof a->unit);
+    a->sought = want;
+    return a->log->ops->seek(a->log, a->unit, a->at.offset, err);
+}
+
+static sfp_status read_log(shared *a, double until, sfp_error *err)
+{
+    char unit[SFP__LOG_NAME_MAX] = "";
+    sfp_error why = {0};
+    sfp__messages had = {0};
+    int batch = a->base.plan->opt->learner.batch;
+    bool empty = !a->read.first;
+    if (a->held.first || !empty)
+        memcpy(unit, a->unit, sizeof unit);
+    double wait = fmax(0, fmin(poll_seconds, until - sfp__monotonic_seconds()));
+    sfp_status status = a->log->ops->read(a->log, batch - a->read.count, wait, &a->held, unit, &had, &why);
+    if (status == SFP_EIO) {
+        lose_connection(a, &why);
+    } else if (!status && *unit && strcmp(unit, a->unit) != 0) {
+        status = load_unit(a, unit, &why);
+        if (!status)
+            status = begin_at_commit(a, &had, &why);
+        if (!status)
+            status = count_tries(a, &had, &why);
+        if (status == SFP_EIO)
+            lose_connection(a, &why);
+    }
+    if (status) {
+        sfp__messages_done(&had);
+        return status == SFP_EIO ? SFP_OK : sfp__fail(err, status, "%s", why.message);
+    }
+    if (empty && had.first)
+        a->read_at = sfp__monotonic_seconds();
+    for (sfp__message *m; (m = sfp__messages_take(&had));) {
+        if (sfp__messages_have(&a->read, m->id))
+            sfp__message_free(m);
+        else
+            sfp__messages_put(&a->read, m);
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ deliveries */
+
+/* Converts a row of float32 or float16 to the bytes of an image (vit_rows.c), or decodes an image. */
+static sfp_status decode(const shared *a, sfp__message *m, uint8_t *rgb, sfp_error *err)
+{
+    const sfp__plan *p = a->base.plan;
+    size_t dim = (size_t)p->source->row_dim;
+    sfp__raw_image image = {.kind = m->row ? SFP__RAW_IMAGE_ROW : SFP__RAW_IMAGE_ENCODED, .bytes = m->data, .size = m->size};
+    OWNED float *row = NULL;
+    if (!m->data || m->size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "neither an image nor features");
+    if (m->row != (dim > 0))
+        return sfp__fail(err, SFP_EFORMAT, "field '%s', expected '%s' with this backbone", m->row ? "features" : "image",
+                         dim ? "features" : "image");
+    if (m->row && m->size != dim * 4 && m->size != dim * 2)
+        return sfp__fail(err, SFP_EFORMAT, "features have %zu bytes, expected %zu values of float32 or float16", m->size, dim);
+    if (m->row && m->size == dim * 2) {
+        TRY(sfp__alloc(&row, dim, sizeof *row, err));
+        for (size_t i = 0; i < dim; i++) {
+            uint16_t half;
+            memcpy(&half, m->data + 2 * i, sizeof half);
+            row[i] = sfp__f16_to_f32(half);
+        }
+        image.bytes = (uint8_t *)row;
+        image.size = dim * sizeof *row;
+    }
+    return sfp__raw_image_fit(&image, m->id, p->size, p->opt->learner.resize, rgb, err);
+}
+
+/* Checks a message and decodes it; a failure other than SFP_ENOMEM sets it aside. */
+static sfp_status prepare(shared *a, sfp__message *m, uint8_t *rgb, sfp_error *err)
+{
+    char shown[SFP__NAME_MAX];
+    if (m->tries > TRIES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "was delivered %lld times and never committed: it may stop workers",
+                         (long long)m->tries);
+    if (m->label && (!*m->label || strlen(m->label) > SFP__CLASS_NAME_MAX || !sfp__utf8_valid(m->label)))
+        return sfp__fail(err, SFP_EFORMAT, "the label is empty, too long or not UTF-8");
+    if (m->label && !sfp__classes_allowed(a->classes, m->label))
+        return sfp__fail(err, SFP_EINVAL, "label is '%s', expected a known class with --classes strict",
+                         sfp__printable(m->label, shown, sizeof shown));
+    return decode(a, m, rgb, err);
+}
+
+/* Appends the message to STREAM:rejected. */
+static sfp_status set_aside(shared *a, const sfp__message *m, const char *why, sfp_error *err)
+{
+    const sfp__log_field fields[] = {{"message", m->id}, {"id", m->name ? m->name : ""}, {"label", m->label ? m->label : ""},
+                                     {"reason", why},    {"worker", a->log->worker},     {0}};
+    a->rejected++;
+    sfp__skipped_add(&a->base.counts.skipped, why);
+    return a->log->ops->append(a->log, "rejected", fields, m, err);
+}
+
+/* Delivers a batch of `read`. */
+static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
+{
+    const sfp__plan *p = a->base.plan;
+    size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
+    const sfp__message *first = a->read.first;
+    int batch = p->opt->learner.batch;
+    for (const sfp__message *m; (m = a->read.first) && d->count < batch && d->predict_count < SFP__GROUP;) {
+        bool alone = m->tries >= TRIES_ALONE;
+        sfp_error why = {0};
+        if (!same_block(a, first, m) || (alone && a->taken.first))
+            break;
+        uint8_t *rgb = a->rgb + (size_t)(m->label ? d->count : batch + d->predict_count) * bytes;
+        sfp__message *took = sfp__messages_take(&a->read);
+        sfp__messages_put(&a->taken, took);
+        a->offered++;
+        sfp_status status = prepare(a, took, rgb, &why);
+        if (status == SFP_ENOMEM)
+            return sfp__fail(err, status, "%s", why.message);
+        if (status) {
+            TRY(set_aside(a, took, why.message, err));
+        } else if (took->label) {
+            sfp__sample *s = &a->samples_out[d->count++];
+            *s = (sfp__sample){.rgb = rgb, .id = a->offered, .name = took->name};
+            took->learned = true;
+            TRY(sfp__classes_number(a->classes, took->label, &s->label, err));
+        } else {
+            a->asked[d->predict_count] = took;
+            d->predict[d->predict_count].id = a->offered;
+            d->predict[d->predict_count].name = took->name;
+            d->predict[d->predict_count++].rgb = rgb;
+        }
+        a->alone |= alone;
+        if (alone)
+            break;
+    }
+    a->read_at = sfp__monotonic_seconds();
+    d->samples = a->samples_out;
+    d->changed = true;
+    if (d->count)
+        d->arrived = a->base.at->arrived + d->count;
+    return SFP_OK;
+}
+
+/* Appends an answer, at least once. age: of the state that answered; NAN: it is the learner. */
+static sfp_status answer(shared *a, const sfp__message *m, const char *class_name, float probability, float unknown, double age,
+                         sfp_error *err)
+{
+    char p[32], u[32], seconds[32];
+    (void)snprintf(p, sizeof p, "%.6g", (double)probability);
+    (void)snprintf(u, sizeof u, "%.6g", (double)unknown);
+    (void)snprintf(seconds, sizeof seconds, "%.0f", age);
+    const sfp__log_field fields[] = {
+        {"message", m->id}, {"id", m->name ? m->name : ""}, {"label", class_name ? class_name : ""}, {"probability", p},
+        {"unknown", u},     {"worker", a->log->worker},     {isnan(age) ? NULL : "age", seconds},    {0}};
+    TRY(a->log->ops->append(a->log, "answers", fields, NULL, err));
+    a->answered++;
+    return SFP_OK;
+}
+
+/* Reads the state of --answer-with if its file has changed. */
+static sfp_status refresh_sum(shared *a, sfp_error *err)
+{
+    const sfp__run_options *o = a->base.plan->opt;
+    sfp_predictor *p = NULL;
+    struct stat st;
+    double now = sfp__monotonic_seconds();
+    if (!o->answer_with || now < a->sum.looked_at + 1)
+        return SFP_OK;
+    a->sum.looked_at = now;
+    if (stat(o->answer_with, &st) != 0 || (a->sum.predictor && memcmp(&st.st_mtim, &a->sum.changed, sizeof st.st_mtim) == 0))
+        return SFP_OK; /* until there is one the learner answers */
+    TRY(sfp__predictor_open(o->vit, o->pool, o->answer_with, SFP__GROUP, &p, err));
+    sfp__predictor_free(a->sum.predictor);
+    a->sum.predictor = p;
+    a->sum.changed = st.st_mtim;
+    return SFP_OK;
+}
+
+/* Answers the unlabelled messages of the delivery with that state. */
+static sfp_status answer_with_sum(shared *a, sfp__delivery *d, sfp_error *err)
+{
+    const uint8_t *rgb[SFP__GROUP];
+    sfp__predictions found;
+    sfp_error why = {0};
+    struct timespec now;
+    int n = d->predict_count;
+    if (n == 0)
+        return SFP_OK;
+    if (refresh_sum(a, &why))
+        sfp__plan_warn(a->base.plan, "%s; %s answers", why.message, a->sum.predictor ? "the state before it" : "the learner");
+    if (!a->sum.predictor)
+        return SFP_OK;
+    for (int i = 0; i < n; i++)
+        rgb[i] = d->predict[i].rgb;
+    TRY(sfp__predictor_run(a->sum.predictor, n, rgb, NULL, SFP__WANT_UNKNOWN, &found, err));
+    clock_gettime(CLOCK_REALTIME, &now);
+    double age = (double)(now.tv_sec - a->sum.changed.tv_sec) + 1e-9 * (double)(now.tv_nsec - a->sum.changed.tv_nsec);
+    d->predict_count = 0;
+    for (int i = 0; i < n; i++)
+        TRY(answer(a, a->asked[i], found.label[i] >= 0 ? sfp__predictor_class_name(a->sum.predictor, found.label[i]) : NULL,
+                   found.probability[i], found.unknown ? found.unknown[i] : 0, fmax(0, age), err));
+    return SFP_OK;
+}
+
+/* A partition goes to another worker: what was learned from it is committed, unless it has gone already. */
+static void on_revoke(void *ctx, const char *unit, bool lost)
+{
+    shared *a = ctx;
+    if (strcmp(unit, a->unit) != 0)
+        return;
+    if (a->held.first && !lost && a->connected)
+        (void)commit_held(a, &(sfp_error){0});
+    sfp__messages_done(&a->read);
+    sfp__messages_done(&a->held);
+    a->unit[0] = '\0';
+    a->attempted[0] = '\0';
+}
+
+static sfp_status start(sfp__arrivals *base, sfp_error *err)
+{
+    shared *a = (shared *)base;
+    TRY(refresh_sum(a, err)); /* another backbone is refused */
+    TRY(reconnect(a, err));
+    sfp__plan_info(base->plan, "worker %s of %s", a->log->worker, base->plan->data);
+    return SFP_OK;
+}
+
+static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
+{
+    shared *a = (shared *)base;
+    bool stopped = sfp__plan_stopped(base->plan);
+    *d = (sfp__delivery){.arrived = -1};
+    if (!a->connected && (stopped || sfp__monotonic_seconds() >= a->retry_at))
+        TRY(reconnect(a, err));
+    bool due = a->held.first &&
+               (stopped || a->alone || a->held.count >= 100000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
+    if (a->connected && due)
+        TRY(commit_held(a, err));
+    if (stopped) { /* what was not committed is delivered to others */
+        d->end = true;
+        return SFP_OK;
+    }
+    if (!a->connected || (due && a->held.first)) { /* the log or the share cannot be reached */
+        const struct timespec pause = {.tv_nsec = 100000000};
+        (void)nanosleep(&pause, NULL);
+        return SFP_OK;
+    }
+    a->alone = false;
+    if (!is_full(a))
+        TRY(read_log(a, until, err));
+    if (!is_full(a))
+        return SFP_OK;
+    sfp_error why = {0};
+    sfp_status status = deliver(a, d, &why);
+    if (!status)
+        status = answer_with_sum(a, d, &why);
+    if (status == SFP_EIO) { /* a message could not be set aside: all of them are delivered again */
+        lose_connection(a, &why);
+        sfp__messages_done(&a->taken);
+        *d = (sfp__delivery){.arrived = -1};
+        return SFP_OK;
+    }
+    return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
+/* Answers unlabelled messages with the predictions of the learner. */
+static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t at, int64_t timestamp,
+                            const char *const *class_names, const float *probability, const float *unknown, sfp_error *err)
+{
+    shared *a = (shared *)base;
+    (void)at, (void)timestamp;
+    for (int i = 0; i < d->predict_count && a->connected; i++) {
+        sfp_error why = {0};
+        sfp_status status = answer(a, a->asked[i], class_names[i], probability[i], unknown ? unknown[i] : 0, (double)NAN, &why);
+        if (status == SFP_EIO)
+            lose_connection(a, &why);
+        else if (status)
+            return sfp__fail(err, status, "%s", why.message);
+    }
+    return SFP_OK;
+}
+
+/* The delivery was learned. Messages without an answer, because the log could not be reached, are delivered again. */
+static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
+{
+    shared *a = (shared *)base;
+    (void)seconds, (void)err;
+    for (sfp__message *m; (m = sfp__messages_take(&a->taken));) {
+        if (!m->label && !a->connected) {
+            sfp__message_free(m);
+            continue;
+        }
+        if (m->learned) {
+            a->samples++;
+            a->digest += m->digest;
+        }
+        sfp__free(m->data);
+        m->data = NULL;
+        if (!a->held.first)
+            a->held_at = sfp__monotonic_seconds();
+        sfp__messages_put(&a->held, m);
+    }
+    base->counts.labels.unlabelled = a->answered;
+    return SFP_OK;
+}
+
+static bool has_work(sfp__arrivals *base)
+{
+    return ((shared *)base)->held.first != NULL;
+}
+
+static bool predicts(const sfp__arrivals *base, uint64_t *from)
+{
+    (void)base;
+    *from = 0;
+    return false; /* the answers are in the log */
+}
+
+static sfp__arrivals_stats stats(const sfp__arrivals *base)
+{
+    (void)base;
+    return (sfp__arrivals_stats){0};
+}
+
+static void write_json(const sfp__arrivals *base, sfp__json *j)
+{
+    (void)base, (void)j; /* there are no checkpoints but those in the share */
+}
+
+static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)
+{
+    (void)base, (void)j, (void)task;
+    return false;
+}
+
+sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__learner *l, sfp__classes *classes,
+                             sfp__arrivals **out, sfp_error *err)
+{
+    static const sfp__arrivals_kind kind = {.name = "log",
+                                            .start = start,
+                                            .next = next,
+                                            .commit = commit,
+                                            .predicted = predicted,
+                                            .has_work = has_work,
+                                            .predicts = predicts,
+                                            .stats = stats,
+                                            .write = write_json,
+                                            .read = read_json,
+                                            .free = free_shared};
+    const sfp__run_options *o = p->opt;
+    size_t images = (size_t)o->learner.batch + SFP__GROUP;
+    shared *a = NULL;
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
+    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .at = at, .learner = l};
+    a->classes = classes;
+    a->learner = l;
+    a->log = sfp__source_log(p->source);
+    a->log->revoke = on_revoke;
+    a->log->revoke_ctx = a;
+    OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
+    TRY(sfp__alloc(&a->samples_out, (size_t)o->learner.batch, sizeof *a->samples_out, err));
+    TRY(sfp__alloc(&a->rgb, images, 3 * (size_t)p->size * (size_t)p->size, err));
+    TRY(sfp__share_open(a->log, l, o, err));
+    *out = TAKE(made);
+    return SFP_OK;
+}

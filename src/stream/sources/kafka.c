@@ -1,0 +1,432 @@
+/* kafka:TOPIC@BROKERS/GROUP - a Kafka topic that a consumer group reads (stream/log.h).
+ *
+ * A unit is a partition: its sums are learned in the order of its offsets, by one worker at a time, so the sum of all partitions has the
+ * same bytes however many workers there were. A commit is the offset of the next message with the value as its metadata; the broker refuses
+ * that of a worker that has lost the partition (generation of the group). The payload of a message is the image or the row; its headers are
+ * label and id. Answers and messages that were set aside go to the topics TOPIC.answers and TOPIC.rejected. */
+#include "stream/log.h"
+#include "stream/source_internal.h"
+
+#ifdef SFP__RDKAFKA
+#include "base/monotonic.h"
+#include "base/settings.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { TIMEOUT_MS = 5000, PARTITIONS_MAX = 4096 };
+
+typedef struct partition {
+    int32_t number;
+    rd_kafka_queue_t *queue; /* its messages do not go to the common queue */
+} partition;
+
+typedef struct kafka_log {
+    sfp__log log;
+    rd_kafka_t *consumer, *producer; /* NULL: not connected; nothing was appended */
+    partition *own;                  /* (count) assigned */
+    int count, turn;
+    size_t capacity;
+    bool closing;
+    char problem[256]; /* what librdkafka last said about its brokers */
+} kafka_log;
+
+static sfp_status fail_kafka(const sfp__log *l, rd_kafka_resp_err_t code, sfp_error *err)
+{
+    const char *said = ((const kafka_log *)l)->problem;
+    return sfp__fail(err, SFP_EIO, "kafka %s: %s%s%s", l->address, rd_kafka_err2str(code), *said ? "; " : "", said);
+}
+
+static void name_unit(int32_t number, char unit[SFP__LOG_NAME_MAX])
+{
+    (void)snprintf(unit, SFP__LOG_NAME_MAX, "p%d", number);
+}
+
+/* ------------------------------------------------------------------ assignment */
+
+static void release(kafka_log *k, int i)
+{
+    rd_kafka_queue_destroy(k->own[i].queue);
+    k->own[i] = k->own[--k->count];
+}
+
+static int find(const kafka_log *k, const char *unit)
+{
+    char name[SFP__LOG_NAME_MAX];
+    for (int i = 0; i < k->count; i++) {
+        name_unit(k->own[i].number, name);
+        if (strcmp(name, unit) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static void assign(kafka_log *k, const rd_kafka_topic_partition_list_t *list)
+{
+    size_t n = (size_t)k->count;
+    if (!sfp__grow(&k->own, sizeof *k->own, n, n + (size_t)list->cnt, &k->capacity))
+        return; /* they are not read */
+    for (int i = 0; i < list->cnt; i++) {
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(k->consumer, k->log.stream, list->elems[i].partition);
+        if (!queue)
+            continue;
+        rd_kafka_queue_forward(queue, NULL);
+        k->own[k->count++] = (partition){list->elems[i].partition, queue};
+    }
+}
+
+/* Partitions come and go inside rd_kafka_consumer_poll. One that goes is committed first, unless it is lost already. */
+static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
+{
+    kafka_log *k = opaque;
+    char unit[SFP__LOG_NAME_MAX];
+    rd_kafka_error_t *failed = NULL;
+    if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        failed = rd_kafka_incremental_assign(rk, list);
+        assign(k, list);
+    } else {
+        for (int i = 0; i < list->cnt; i++) {
+            name_unit(list->elems[i].partition, unit);
+            if (k->log.revoke && !k->closing)
+                k->log.revoke(k->log.revoke_ctx, unit, rd_kafka_assignment_lost(rk));
+            int at = find(k, unit);
+            if (at >= 0)
+                release(k, at);
+        }
+        failed = rd_kafka_incremental_unassign(rk, list);
+    }
+    if (failed)
+        rd_kafka_error_destroy(failed);
+}
+
+static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
+{
+    kafka_log *k = opaque;
+    (void)rk, (void)code;
+    (void)sfp__printable(reason, k->problem, sizeof k->problem);
+}
+
+/* ------------------------------------------------------------------- connecting */
+
+static void disconnect(sfp__log *l)
+{
+    kafka_log *k = (kafka_log *)l;
+    k->closing = true;
+    if (k->consumer && *l->worker)
+        (void)rd_kafka_consumer_close(k->consumer);
+    while (k->count)
+        release(k, 0);
+    sfp__free(k->own);
+    k->own = NULL;
+    k->capacity = 0;
+    if (k->consumer)
+        rd_kafka_destroy(k->consumer);
+    if (k->producer)
+        rd_kafka_destroy(k->producer);
+    k->consumer = k->producer = NULL;
+    k->closing = false;
+}
+
+static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **out, sfp_error *err)
+{
+    const sfp__log *l = &k->log;
+    char session[32], poll[32], why[256] = "";
+    double ms = l->claim_seconds * 1000;
+    (void)snprintf(session, sizeof session, "%.0f", ms < 1000 ? 1000 : ms);
+    (void)snprintf(poll, sizeof poll, "%.0f", ms < 300000 ? 300000 : ms);
+    const char *const settings[][2] = {{"bootstrap.servers", l->address},
+                                       {"log_level", "0"},
+                                       {"group.id", l->group},
+                                       {"enable.auto.commit", "false"},
+                                       {"enable.auto.offset.store", "false"},
+                                       {"auto.offset.reset", "earliest"},
+                                       {"partition.assignment.strategy", "cooperative-sticky"},
+                                       {"session.timeout.ms", session},
+                                       {"max.poll.interval.ms", poll},
+                                       {"fetch.wait.max.ms", "50"}};
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    size_t count = type == RD_KAFKA_CONSUMER ? sizeof settings / sizeof *settings : 2;
+    rd_kafka_conf_res_t set = RD_KAFKA_CONF_OK;
+    for (size_t i = 0; i < count && set == RD_KAFKA_CONF_OK; i++)
+        set = rd_kafka_conf_set(conf, settings[i][0], settings[i][1], why, sizeof why);
+    rd_kafka_conf_set_opaque(conf, k);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    if (type == RD_KAFKA_CONSUMER)
+        rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+    rd_kafka_t *made = set == RD_KAFKA_CONF_OK ? rd_kafka_new(type, conf, why, sizeof why) : NULL;
+    if (!made) {
+        rd_kafka_conf_destroy(conf);
+        return sfp__fail(err, SFP_EINVAL, "kafka %s: %s", l->address, why);
+    }
+    *out = made;
+    return SFP_OK;
+}
+
+/* librdkafka connects again by itself: only the first call does something. */
+static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    const struct rd_kafka_metadata *about = NULL;
+    if (k->consumer)
+        return SFP_OK;
+    TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
+    rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
+    if (!code)
+        rd_kafka_metadata_destroy(about);
+    if (!code && *l->worker) {
+        rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+        (void)rd_kafka_topic_partition_list_add(topics, l->stream, RD_KAFKA_PARTITION_UA);
+        (void)rd_kafka_poll_set_consumer(k->consumer);
+        code = rd_kafka_subscribe(k->consumer, topics);
+        rd_kafka_topic_partition_list_destroy(topics);
+    }
+    if (!code)
+        return SFP_OK;
+    sfp_status status = fail_kafka(l, code, err);
+    disconnect(l);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- reading */
+
+static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *from, sfp__messages *out, sfp_error *err)
+{
+    OWNED_PTR(sfp__message_free) sfp__message *m = NULL;
+    rd_kafka_headers_t *headers = NULL;
+    const char *key = k->log.base.row_dim ? "features" : "image", *name;
+    const void *value;
+    size_t size;
+    TRY(sfp__alloc(&m, 1, sizeof *m, err));
+    TRY(sfp__text_new(&m->id, err, "%d:%lld", from->partition, (long long)from->offset));
+    m->offset = from->offset;
+    m->tries = 1;
+    if (from->payload)
+        TRY(sfp__message_set(m, key, strlen(key), from->payload, from->len, err));
+    if (!rd_kafka_message_headers(from, &headers))
+        for (size_t i = 0; !rd_kafka_header_get_all(headers, i, &name, &value, &size); i++)
+            if (value && (strcmp(name, "label") == 0 || strcmp(name, "id") == 0))
+                TRY(sfp__message_set(m, name, strlen(name), value, size, err));
+    if (!m->name && from->key)
+        TRY(sfp__message_set(m, "id", 2, from->key, from->key_len, err));
+    sfp__message_end(m);
+    sfp__messages_put(out, TAKE(m));
+    return SFP_OK;
+}
+
+static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    int at = find(k, unit);
+    if (at < 0) /* another worker reads it */
+        return SFP_OK;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, l->stream, k->own[at].number)->offset =
+        offset >= 0 ? offset : RD_KAFKA_OFFSET_BEGINNING;
+    rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, list, TIMEOUT_MS);
+    rd_kafka_resp_err_t code = failed ? rd_kafka_error_code(failed) : list->elems[0].err;
+    if (failed)
+        rd_kafka_error_destroy(failed);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code ? fail_kafka(l, code, err) : SFP_OK;
+}
+
+/* Reads from one partition; *got: the number of messages. */
+static sfp_status drain(kafka_log *k, int at, int max, sfp__messages *out, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    for (int n = 0; n < max && !status; n++) {
+        rd_kafka_message_t *m = rd_kafka_consume_queue(k->own[at].queue, 0);
+        if (!m)
+            break;
+        if (!m->err)
+            status = take_message(k, m, out, err);
+        else
+            (void)sfp__printable(rd_kafka_message_errstr(m), k->problem, sizeof k->problem);
+        rd_kafka_message_destroy(m);
+    }
+    return status;
+}
+
+/* A message that comes before its partition has a queue of its own is read again. */
+static void serve(kafka_log *k)
+{
+    rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, 0);
+    char unit[SFP__LOG_NAME_MAX];
+    if (m && !m->err) {
+        name_unit(m->partition, unit);
+        (void)seek_kafka(&k->log, unit, m->offset, NULL);
+    }
+    if (m)
+        rd_kafka_message_destroy(m);
+}
+
+static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__messages *held, char unit[SFP__LOG_NAME_MAX],
+                             sfp__messages *out, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    double until = sfp__monotonic_seconds() + seconds;
+    (void)held;
+    for (;;) {
+        serve(k);
+        int only = *unit ? find(k, unit) : -1;
+        if (*unit && only < 0) { /* it was revoked */
+            unit[0] = '\0';
+            return SFP_OK;
+        }
+        for (int i = 0; i < (only < 0 ? k->count : 1) && !out->first; i++) {
+            int at = only >= 0 ? only : (k->turn + 1 + i) % k->count;
+            TRY(drain(k, at, max, out, err));
+            if (out->first) {
+                k->turn = at;
+                name_unit(k->own[at].number, unit);
+            }
+        }
+        if (out->first || sfp__monotonic_seconds() >= until)
+            return SFP_OK;
+        (void)nanosleep(&(const struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------- committing */
+
+/* The committed values of partitions [0, count) of the list. */
+static sfp_status fetch(sfp__log *l, rd_kafka_topic_partition_list_t *list, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    rd_kafka_resp_err_t code = rd_kafka_committed(k->consumer, list, TIMEOUT_MS);
+    for (int i = 0; i < list->cnt && !code; i++)
+        code = list->elems[i].err;
+    return code ? fail_kafka(l, code, err) : SFP_OK;
+}
+
+static void copy_value(const rd_kafka_topic_partition_t *p, char value[SFP__LOG_VALUE_MAX])
+{
+    (void)snprintf(value, SFP__LOG_VALUE_MAX, "%.*s", p->metadata ? (int)p->metadata_size : 0,
+                   p->metadata ? (const char *)p->metadata : "");
+}
+
+static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_VALUE_MAX], sfp_error *err)
+{
+    int64_t number = 0;
+    if (*unit != 'p' || !sfp__parse_int(unit + 1, &number))
+        return sfp__fail(err, SFP_EINVAL, "'%s' is not a partition", unit);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    (void)rd_kafka_topic_partition_list_add(list, l->stream, (int32_t)number);
+    sfp_status status = fetch(l, list, err);
+    copy_value(&list->elems[0], value);
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static bool means_fenced(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
+           code == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS || code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
+           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+}
+
+static sfp_status commit(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    int at = find(k, unit);
+    if (at < 0) {
+        *fenced = true;
+        return SFP_OK;
+    }
+    if (k->producer) { /* answers come before the commit */
+        rd_kafka_resp_err_t late = rd_kafka_flush(k->producer, TIMEOUT_MS);
+        if (late)
+            return fail_kafka(l, late, err);
+    }
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, l->stream, k->own[at].number);
+    p->offset = m->last->offset + 1;
+    p->metadata_size = strlen(value);
+    p->metadata = strdup(value); /* freed with the list */
+    rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
+    code = code ? code : list->elems[0].err;
+    rd_kafka_topic_partition_list_destroy(list);
+    *fenced = means_fenced(code);
+    return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
+}
+
+static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fields, const sfp__message *m, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    char topic[600];
+    if (!k->producer)
+        TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
+    (void)snprintf(topic, sizeof topic, "%.500s.%s", l->stream, name);
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
+    for (; fields->key; fields++)
+        (void)rd_kafka_header_add(headers, fields->key, -1, fields->value, -1);
+    rd_kafka_resp_err_t code =
+        rd_kafka_producev(k->producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK),
+                          RD_KAFKA_V_VALUE(m ? m->data : NULL, m ? m->size : 0), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+    if (code)
+        rd_kafka_headers_destroy(headers);
+    (void)rd_kafka_poll(k->producer, 0);
+    return code ? fail_kafka(l, code, err) : SFP_OK;
+}
+
+static sfp_status each(sfp__log *l, sfp_status (*fn)(void *ctx, const char *unit, const char *value, sfp_error *err), void *ctx,
+                       sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    const struct rd_kafka_metadata *about = NULL;
+    char unit[SFP__LOG_NAME_MAX], value[SFP__LOG_VALUE_MAX];
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(k->consumer, l->stream, NULL);
+    rd_kafka_resp_err_t code = topic ? rd_kafka_metadata(k->consumer, 0, topic, &about, TIMEOUT_MS) : rd_kafka_last_error();
+    int count = !code && about && about->topic_cnt == 1 ? about->topics[0].partition_cnt : 0;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count > 0 ? count : 1);
+    for (int32_t p = 0; p < count && p < PARTITIONS_MAX; p++)
+        (void)rd_kafka_topic_partition_list_add(list, l->stream, p);
+    sfp_status status = code ? fail_kafka(l, code, err) : count ? fetch(l, list, err) : SFP_OK;
+    for (int p = 0; p < list->cnt && !status; p++) {
+        name_unit(list->elems[p].partition, unit);
+        copy_value(&list->elems[p], value);
+        status = fn(ctx, unit, value, err);
+    }
+    if (about)
+        rd_kafka_metadata_destroy(about);
+    if (topic)
+        rd_kafka_topic_destroy(topic);
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+static const sfp__log_ops kafka_ops = {.connect = connect_kafka,
+                                       .disconnect = disconnect,
+                                       .read = read_kafka,
+                                       .committed = committed,
+                                       .commit = commit,
+                                       .seek = seek_kafka,
+                                       .append = append,
+                                       .each = each};
+
+static sfp_status open_kafka(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
+{
+    (void)opt;
+    sfp__log *l = NULL;
+    TRY(sfp__log_create(sizeof(kafka_log), &sfp__source_kafka, &kafka_ops, path, "kafka:cams@localhost:9092/plant", &l, err));
+    *out = &l->base;
+    return SFP_OK;
+}
+#else
+static sfp_status open_kafka(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
+{
+    (void)opt, (void)out;
+    return sfp__fail_key(
+        err, "data", SFP_EUNSUPPORTED,
+        "data: kafka:%s needs librdkafka, which this build does not have; install librdkafka-dev and build again", path);
+}
+#endif
+
+const sfp__source_kind sfp__source_kafka = {
+    .name = "kafka",
+    .summary = "TOPIC@BROKERS/GROUP: a Kafka topic that several workers share (--share)",
+    .live = true,
+    .open = open_kafka,
+};
