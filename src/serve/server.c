@@ -2,7 +2,7 @@
  * client holds a connection and its part of the memory, never a worker.
  *
  * A connection is closed if a request or its reply takes too long. If there are many connections, the one that has been idle longest is
- * closed for a new one. */
+ * closed for a new one. The file is long because connections, requests, workers and their end share one state. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
