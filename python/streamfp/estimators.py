@@ -170,17 +170,8 @@ class FeatureClassifier(_Classifier):
         return [x.get(name, 0.0) for name in self._names]
 
 
-class StreamClassifier(_Classifier):
-    """Learns classes of images: paths, bytes of files, PIL images, uint8 arrays or tensors; X is a list of them, or has 4 dimensions.
-
-    backbone: as that of Engine, or an Engine. settings: those of `streamfp run`, as a dict, such as {"method": "slda"}. The Learner is
-    `learner_`, and the Predictor, which answers also while another thread learns, is `predictor_`.
-
-    >>> from streamfp import StreamClassifier
-    >>> classifier = StreamClassifier().fit(["photos/mug/1.png", "photos/bowl/1.png"], ["mug", "bowl"])
-    >>> classifier.predict(["photos/bowl/2.png"]).tolist()
-    ['bowl']
-    """
+class _OfImages(BaseEstimator):  # type: ignore[misc]
+    """What estimators of images share: a backbone with settings, and `predictor_`, which is made again after unpickling."""
 
     def __init__(
         self,
@@ -194,6 +185,30 @@ class StreamClassifier(_Classifier):
         self.settings = settings
         self.threads = threads
         self.image_size = image_size
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "predictor_"}
+
+    def _more_tags(self) -> Dict[str, Any]:  # scikit-learn before 1.6
+        return {"X_types": ["string"], "no_validation": True}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string, tags.no_validation = False, True, True
+        return tags
+
+
+class StreamClassifier(_OfImages, _Classifier):
+    """Learns classes of images: paths, bytes of files, PIL images, uint8 arrays or tensors; X is a list of them, or has 4 dimensions.
+
+    backbone: as that of Engine, or an Engine. settings: those of `streamfp run`, as a dict, such as {"method": "slda"}. The Learner is
+    `learner_`, and the Predictor, which answers also while another thread learns, is `predictor_`.
+
+    >>> from streamfp import StreamClassifier
+    >>> classifier = StreamClassifier().fit(["photos/mug/1.png", "photos/bowl/1.png"], ["mug", "bowl"])
+    >>> classifier.predict(["photos/bowl/2.png"]).tolist()
+    ['bowl']
+    """
 
     def _model(self) -> Learner:
         return self.learner_
@@ -228,24 +243,13 @@ class StreamClassifier(_Classifier):
             self.learner_.forget(images[batch], labels[batch])
         return self
 
-    def __getstate__(self) -> Dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "predictor_"}
-
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
         if hasattr(self, "learner_"):
             self.predictor_ = self.learner_.predictor(threads=self.threads)
 
-    def _more_tags(self) -> Dict[str, Any]:  # scikit-learn before 1.6
-        return {"X_types": ["string"], "no_validation": True}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.string, tags.no_validation = False, True, True
-        return tags
-
-
-class FrozenFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class FrozenFeatures(_OfImages, TransformerMixin):  # type: ignore[misc]
     """Images to features of a frozen backbone, for any classifier of scikit-learn.
 
     settings: "taps", "tap-mean", "resize" and "normalise", as a dict.
@@ -254,19 +258,6 @@ class FrozenFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> FrozenFeatures(settings={"taps": 2}).fit_transform(["photos/mug/1.png"]).shape
     (1, 384)
     """
-
-    def __init__(
-        self,
-        backbone: Union[Engine, PathLike] = "builtin",
-        *,
-        settings: Optional[Mapping[str, object]] = None,
-        threads: int = 0,
-        image_size: int = 0,
-    ) -> None:
-        self.backbone = backbone
-        self.settings = settings
-        self.threads = threads
-        self.image_size = image_size
 
     def fit(self, X: Any = None, y: Any = None) -> "FrozenFeatures":
         """Opens the backbone; nothing is learned."""
@@ -285,12 +276,7 @@ class FrozenFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> "np.ndarray[Any, Any]":
         return np.array([f"frozenfeatures{i}" for i in range(self.n_features_out_)], object)
 
-    def __getstate__(self) -> Dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "predictor_"}
-
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
         if hasattr(self, "n_features_out_"):
             self.fit()
-
-    _more_tags = StreamClassifier._more_tags

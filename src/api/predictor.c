@@ -74,7 +74,7 @@ sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settin
     TRY(begin(options, &o, &threads, err));
     TRY(sfp__api_learner_options(e, settings, &how, NULL, err));
     if (!settings)
-        how.taps = 1, how.tap_mean = false;
+        how.taps = 1, how.tap_mean = false, how.merge_tokens = 0;
     TRY(sfp__learner_check_taps(&how, &e->vit->config, err));
     TRY(sfp__predictor_of_backbone(e->vit, threads, &how, o.max_batch ? o.max_batch : BACKBONE_BATCH, &p, err));
     return finish(&p, &threads, out, err);

@@ -1,8 +1,9 @@
-/* Time in seconds, by a clock that never runs backwards. */
+/* Time in seconds, by a clock that never runs backwards; and the time of day. */
 #ifndef SFP_BASE_MONOTONIC_H
 #define SFP_BASE_MONOTONIC_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 
 static inline double sfp__monotonic_seconds(void)
@@ -12,11 +13,18 @@ static inline double sfp__monotonic_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The time of day in ms since 1970; 0: unknown. */
+static inline int64_t sfp__time_of_day(void)
+{
+    struct timespec now;
+    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
+}
+
 /* The source of processing times. It counts seconds that a feature cache has saved as if they had passed, because a cache must not
  * change what a run learns or drops (model/vit_memo.h). Without a cache it is the clock above. */
 typedef struct sfp__time_source {
     double saved;
-    bool paused; /* passes save no time, because nobody measures them */
+    bool paused; /* the passes are not measured, so they save no time */
 } sfp__time_source;
 
 /* `s` NULL: nothing is saved. */

@@ -292,6 +292,8 @@ static const struct removed {
     {"slda", NULL, "0.12", "slda is computed exactly, from sums over samples"},
     {"shrinkage", NULL, "0.12", "the shrinkage of slda is estimated from the samples"},
     {"allocate", "queries", "0.9", "use adaptive, which never trains"},
+    {"pretrain picture-size", NULL, "0.12", "use crop-size"},
+    {"pretrain score-pictures", NULL, "0.12", "use score-images"},
     {"runs latex", NULL, BY_COMPARE},
     {"runs csv", NULL, BY_COMPARE},
     {"runs markdown", NULL, BY_COMPARE},

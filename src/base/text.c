@@ -155,7 +155,7 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP__UTF8_BAD;
 }
 
-/* Characters without a picture, some of which change the order or the lines of the text around them: a name could pretend to be
+/* Characters that are not drawn, some of which change the order or the lines of the text around them: a name could pretend to be
  * another. The last ranges are annotations and tags, which may hide a text of any length. */
 static bool is_invisible(uint32_t c)
 {

@@ -1,5 +1,6 @@
 /* Workers sleep on a condition variable between runs. Within a run they obtain pieces from one atomic counter, so a worker that
- * the machine slows down simply does fewer pieces. */
+ * the machine slows down simply does fewer pieces. Phases need no barrier that every worker must reach: pieces are obtained in order, so
+ * the pieces for which a worker waits are being run by others, however many there are. */
 #include "base/thread_pool.h"
 
 #include "base/mem.h"
@@ -29,9 +30,40 @@ struct sfp__thread_pool {
     bool stop;
     sfp__thread_pool_fn fn;
     void *ctx;
-    int pieces;
-    atomic_int next;
+    int pieces, phase;      /* phase: pieces per phase; 0: no phases */
+    atomic_int next, done;  /* done: pieces that have ended, in runs with phases */
+    atomic_int waiting;     /* workers that sleep until a phase ends */
+    pthread_cond_t advance; /* a phase has ended */
 };
+
+enum { SPINS = 4000 }; /* tens of microseconds, about what sleeping and waking take */
+
+/* Waits until `count` pieces have ended. */
+static void wait_for_pieces(sfp__thread_pool *p, int count)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->done, memory_order_acquire) >= count)
+            return;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->waiting, 1); /* before it reads `done`, as end_piece writes `done` before it reads `waiting` */
+    while (atomic_load(&p->done) < count)
+        pthread_cond_wait(&p->advance, &p->lock);
+    atomic_fetch_sub(&p->waiting, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void end_piece(sfp__thread_pool *p)
+{
+    if ((atomic_fetch_add(&p->done, 1) + 1) % p->phase != 0 || atomic_load(&p->waiting) == 0)
+        return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->advance);
+    pthread_mutex_unlock(&p->lock);
+}
 
 static void run_pieces(sfp__thread_pool *p, int index)
 {
@@ -39,7 +71,11 @@ static void run_pieces(sfp__thread_pool *p, int index)
         int piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
         if (piece >= p->pieces)
             return;
+        if (p->phase && piece >= p->phase)
+            wait_for_pieces(p, piece / p->phase * p->phase);
         p->fn(p->ctx, piece, index);
+        if (p->phase)
+            end_piece(p);
     }
 }
 
@@ -90,6 +126,7 @@ sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_erro
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     pthread_cond_init(&p->idle, NULL);
+    pthread_cond_init(&p->advance, NULL);
     p->started = 1;
     for (int i = 1; i < threads; i++) {
         worker *w = &p->workers[i];
@@ -112,7 +149,8 @@ bool sfp__thread_pool_is_foreign(const sfp__thread_pool *p)
 sfp_status sfp__thread_pool_check(const sfp__thread_pool *p, const char *what, sfp_error *err)
 {
     if (sfp__thread_pool_is_foreign(p))
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s was opened by another process, which has its threads; open it after fork", what);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s was opened by another process, which has its threads; open it after fork",
+                         what);
     return SFP_OK;
 }
 
@@ -126,6 +164,7 @@ void sfp__thread_pool_free(sfp__thread_pool *p)
     pthread_mutex_unlock(&p->lock);
     for (int i = 1; i < p->started; i++)
         pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->advance);
     pthread_cond_destroy(&p->idle);
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);
@@ -139,7 +178,8 @@ int sfp__thread_pool_size(const sfp__thread_pool *p)
     return p->threads;
 }
 
-void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn fn, void *ctx)
+/* phase 0: no phases. */
+static void run_all(sfp__thread_pool *p, int pieces, int phase, sfp__thread_pool_fn fn, void *ctx)
 {
     if (pieces <= 0)
         return;
@@ -147,7 +187,9 @@ void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn f
     p->fn = fn;
     p->ctx = ctx;
     p->pieces = pieces;
+    p->phase = phase;
     atomic_store(&p->next, 0);
+    atomic_store(&p->done, 0);
     bool alone = p->threads == 1 || pieces == 1;
     if (!alone) {
         pthread_mutex_lock(&p->lock);
@@ -164,4 +206,14 @@ void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn f
         pthread_mutex_unlock(&p->lock);
     }
     pthread_mutex_unlock(&p->run_lock);
+}
+
+void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn fn, void *ctx)
+{
+    run_all(p, pieces, 0, fn, ctx);
+}
+
+void sfp__thread_pool_run_phases(sfp__thread_pool *p, int phases, int pieces, sfp__thread_pool_fn fn, void *ctx)
+{
+    run_all(p, phases * pieces, pieces, fn, ctx);
 }

@@ -135,6 +135,12 @@ void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, 
     sfp__gemm_plain(false, !w->transposed, op->m, w->n, w->k, x, w->k, w->w, w->transposed ? w->n : w->k, 1.0f, y, w->n);
 }
 
+void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y, int rows)
+{
+    (void)rows; /* there is one panel */
+    sfp__gemm_run(op, lane, w, x, y);
+}
+
 unsigned sfp__gemm_failures(void)
 {
     return 0; /* it allocates its memory when it is loaded */

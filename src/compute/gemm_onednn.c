@@ -440,6 +440,7 @@ typedef struct run_call {
     const sfp__gemm_weight *w;
     const float *x;
     float *y;
+    int rows; /* of the matrix that y is in */
 } run_call;
 
 static dnnl_status_t call_run(void *ctx)
@@ -461,23 +462,28 @@ static dnnl_status_t call_run(void *ctx)
         if (s == dnnl_success)
             s = dnnl_memory_set_data_handle(l->bias, c->w->bias + (size_t)i * (size_t)c->w->panel);
         if (s == dnnl_success)
-            s = dnnl_memory_set_data_handle(l->dst, c->y + (size_t)i * (size_t)c->w->panel * (size_t)c->op->m);
+            s = dnnl_memory_set_data_handle(l->dst, c->y + (size_t)i * (size_t)c->w->panel * (size_t)c->rows);
         if (s == dnnl_success)
             s = dnnl_primitive_execute(c->op->primitive, l->stream, sizeof args / sizeof *args, args);
     }
     return s;
 }
 
-void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)
+void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y, int rows)
 {
     lane *l = &op->lane[lane_index];
     sigset_t before;
     if (l->src_bf16)
         to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
     bool blocked = block_signals(&before);
-    if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y}) != dnnl_success)
+    if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y, rows}) != dnnl_success)
         atomic_fetch_add(&failures, 1);
     unblock_signals(blocked, &before);
+}
+
+void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)
+{
+    sfp__gemm_run_rows(op, lane_index, w, x, y, op->m);
 }
 
 unsigned sfp__gemm_failures(void)

@@ -23,7 +23,9 @@ typedef struct sfp__attn {
     int ldkv;
     const float *pk, *pv; /* (np, d), row stride ldp */
     int ldp;
-    float *out; /* forward: (nq, d), row stride ldo */
+    const float
+        *weight; /* forward: (nk) factors of the exponentials of the token keys, such as the sizes of merged tokens; NULL: 1 */
+    float *out;  /* forward: (nq, d), row stride ldo */
     int ldo;
     float *prob0; /* forward: probabilities of row 0 over the nk tokens, without the prefix; NULL: not computed */
     /* backward */
@@ -63,6 +65,10 @@ typedef struct sfp__kernels {
     size_t (*attn_scratch)(int nq, int nk_with_prefix, int d);
     void (*attn_fwd)(const sfp__attn *a);
     void (*attn_bwd)(const sfp__attn *a);
+
+    /* For each row of a (m, d) the row of b (n, d) with the largest dot product, the first one of equals, and this product. scratch:
+     * attn_scratch(m, n, d) floats. */
+    void (*nearest_rows)(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch);
 
     /* c (m, n) += sign * the sum over r < k of a(r, i) b(r, j), in double; a(r, i) is a[r * a_k + i * a_m]. The sum runs from 0 to
      * k, so that the result does not depend on how m and n are divided. */

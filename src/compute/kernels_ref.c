@@ -113,9 +113,9 @@ static void compute_probabilities(const sfp__attn *a, int i, float *p)
         max = (double)p[j] > max ? (double)p[j] : max;
     }
     for (int j = 0; j < n; j++)
-        sum += exp((double)p[j] - max);
+        sum += exp((double)p[j] - max) * (a->weight && j >= a->np ? (double)a->weight[j - a->np] : 1);
     for (int j = 0; j < n; j++)
-        p[j] = (float)(exp((double)p[j] - max) / sum);
+        p[j] = (float)(exp((double)p[j] - max) * (a->weight && j >= a->np ? (double)a->weight[j - a->np] : 1) / sum);
 }
 
 static void attn_fwd(const sfp__attn *a)
@@ -177,6 +177,24 @@ static void attn_bwd(const sfp__attn *a)
         }
 }
 
+static void nearest_rows(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch)
+{
+    (void)scratch;
+    for (int i = 0; i < m; i++) {
+        product[i] = -INFINITY;
+        index[i] = 0;
+        for (int j = 0; j < n; j++) {
+            double s = 0;
+            for (int c = 0; c < d; c++)
+                s += (double)a[i * d + c] * (double)b[j * d + c];
+            if ((float)s > product[i]) {
+                product[i] = (float)s;
+                index[i] = j;
+            }
+        }
+    }
+}
+
 static void product_f64(int m, int n, int k, double sign, const double *a, ptrdiff_t a_k, ptrdiff_t a_m, const double *b, int ldb,
                         double *c, int ldc)
 {
@@ -200,5 +218,6 @@ const sfp__kernels sfp__kernels_ref = {
     .attn_scratch = attn_scratch,
     .attn_fwd = attn_fwd,
     .attn_bwd = attn_bwd,
+    .nearest_rows = nearest_rows,
     .product_f64 = product_f64,
 };

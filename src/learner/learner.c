@@ -159,7 +159,7 @@ sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err
 
 static sfp_status init_method(sfp__learner *l, sfp_error *err)
 {
-    const sfp__vit_plan_options plan = {.mode = SFP__VIT_FORWARD};
+    const sfp__vit_plan_options plan = {.mode = SFP__VIT_FORWARD, .merge_tokens = l->opt.merge_tokens};
     TRY(sfp__learner_make_head(l, &l->head, err));
     TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
     l->capacity = l->opt.batch;
@@ -209,6 +209,12 @@ sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit
     if (o->tap_mean && depth < 2)
         return sfp__fail_key(err, "tap-mean", SFP_EINVAL,
                              "tap-mean is on, but the backbone has only one block; use tap-mean off");
+    int side = vit->patch_size > 0 ? vit->img_size / vit->patch_size : 0, most = depth < 2 ? 0 : side * side / 2;
+    if (o->merge_tokens > most)
+        return sfp__fail_key(
+            err, "merge-tokens", SFP_EINVAL,
+            "merge-tokens is %d, expected at most %d: half of the patches of an image if there is a second block",
+            o->merge_tokens, most);
     return SFP_OK;
 }
 
@@ -223,6 +229,7 @@ static sfp_status alloc_learner(sfp__vit *vit, sfp__thread_pool *threads, const 
     if (!opt->method) { /* fingerprints have no taps */
         l->opt.taps = 1;
         l->opt.tap_mean = false;
+        l->opt.merge_tokens = 0;
     }
     l->vit = vit;
     l->threads = threads;

@@ -33,7 +33,7 @@ typedef struct sfp__sample {
 typedef struct sfp__learner_options {
     /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
      * from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
-     * (0: classes are added when they appear), taps, tap_mean, ridge_balanced, batch, resize, mean,
+     * (0: classes are added when they appear), taps, tap_mean, merge_tokens, ridge_balanced, batch, resize, mean,
      * std and seed. */
     const char *method;
     sfp__fp_options fp; /* tasks is 0 for a task-free stream */
@@ -45,13 +45,14 @@ typedef struct sfp__learner_options {
     int batch;                  /* maximum number of samples per timestamp */
     int steps;                  /* K */
     int replay;                 /* r */
-    int taps;             /* K: a closed-form head learns from the class tokens after the last K blocks; 0: half of the blocks */
-    bool tap_mean;        /* and from the mean of the patch tokens after the last block but one */
-    bool ridge_balanced;  /* head ridge: scores do not prefer frequent classes */
-    double half_life;     /* ncm, slda, ridge: samples count half after this number of others; 0: never */
-    int ranpac_width;     /* method ranpac: number of features; always 4000, except in tests */
-    sfp__drift drift;     /* task-free streams: event that activates new components */
-    bool weighted;        /* the loss uses the weights of the selector */
+    int taps;            /* K: a closed-form head learns from the class tokens after the last K blocks; 0: half of the blocks */
+    bool tap_mean;       /* and from the mean of the patch tokens after the last block but one */
+    int merge_tokens;    /* R: pairs of tokens that each block but the last merges in passes of a closed-form head; 0: none */
+    bool ridge_balanced; /* head ridge: scores do not prefer frequent classes */
+    double half_life;    /* ncm, slda, ridge: samples count half after this number of others; 0: never */
+    int ranpac_width;    /* method ranpac: number of features; always 4000, except in tests */
+    sfp__drift drift;    /* task-free streams: event that activates new components */
+    bool weighted;       /* the loss uses the weights of the selector */
     float mean[3], std[3];
     uint64_t seed;
     /* The following must outlive the learner. */

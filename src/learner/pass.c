@@ -1,6 +1,6 @@
 /* The samples of a pass: a training step or, between steps, a model callback. They are copied into the arrays of sfp__pass_work, which
- * belong to the pass in progress: whoever fills them runs its pass and reads the results before it calls anything that makes
- * another pass. Only `loss`, `replay` and `replay_count`, which are in sfp__step_work, are kept from one step to the next.
+ * belong to the pass in progress: a function that fills them runs its pass and reads the results before it calls a function that
+ * makes another pass. Only `loss`, `replay` and `replay_count`, which are in sfp__step_work, are kept from one step to the next.
  *
  * The images and queries of the batch belong to the learner, those of slots to the buffer. The query of a sample is computed only
  * once, by the first pass that needs it. */

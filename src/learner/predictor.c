@@ -58,7 +58,8 @@ static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, cons
     p->taps = sfp__learner_taps(opt, c);
     p->tap_dim = sfp__learner_tap_dim(opt, c);
     p->count = -1;
-    const sfp__vit_plan_options plan = {.mode = SFP__VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted};
+    const sfp__vit_plan_options plan = {
+        .mode = SFP__VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted, .merge_tokens = opt->merge_tokens};
     return sfp__vit_plan_create(vit, threads, &plan, &p->plan, err);
 }
 
@@ -75,7 +76,8 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
     OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     TRY(alloc_predictor(l->vit, threads, &l->opt, !l->head, &p, err));
     int batch = sfp__predictor_batch(p);
-    if (l->head && l->opt.batch < batch) /* with a closed-form head, a pass has at most the maximum batch size of the learner (--batch) */
+    if (l->head &&
+        l->opt.batch < batch) /* with a closed-form head, a pass has at most the maximum batch size of the learner (--batch) */
         batch = l->opt.batch;
     p->max_batch = max_batch ? max_batch : batch;
     if (p->max_batch < 1 || p->max_batch > 100000)
@@ -492,7 +494,7 @@ static sfp_status run_on_snapshot(sfp_predictor *p, int count, const uint8_t *co
 {
     TRY(sfp__predictor_refresh(p, err));
     sfp_status status = run_passes(p, count, p->place, rgb, known, wants, &p->found, err);
-    if (p->on_demand) { /* nobody asks for its classes between two runs */
+    if (p->on_demand) { /* its classes are read only during a run */
         release_snapshot(p);
         p->snapshot = NULL;
     }

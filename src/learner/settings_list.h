@@ -89,6 +89,10 @@
         SFP__ROW_SWITCH("tap-mean", "off",                                                                                  \
                         "Closed-form heads learn also from the mean of the patch tokens after the last block but one.",     \
                         SFP__CLOSED_FORM(AT(tap_mean), STATE), .example = "--tap-mean off", .see = "taps method"),          \
+        SFP__ROW_INT("merge-tokens", "R", "0", 0, 4096,                                                                     \
+                     "Closed-form heads: each block but the last merges the R most similar pairs of patch tokens; faster, " \
+                     "and less accurate.",                                                                                  \
+                     SFP__CLOSED_FORM(AT(merge_tokens), STATE), .example = "--merge-tokens 8", .see = "img-size method"),   \
         SFP__ROW_CHOICE(                                                                                                    \
             "ridge", "plain|balanced", "plain",                                                                             \
             "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",  \

@@ -180,6 +180,8 @@ typedef struct sfp__vit_plan_options {
     bool all_tokens;     /* compute all tokens in the last block too (needed for its token output) */
     bool token_head;     /* the loss depends on all normalised tokens (sfp__vit_pass.token_head); implies all_tokens */
     bool queries;        /* passes may compute queries before the prompted pass (docs/method.md, section 2) */
+    int merge_tokens;    /* R: number of tokens that each block but the last merges (docs/method.md, section 18); 0: none. Only of
+                            forward passes without prefixes, whose outputs are not those of single tokens */
 } sfp__vit_plan_options;
 
 typedef struct sfp__vit_plan sfp__vit_plan;

@@ -11,7 +11,7 @@
 static void weight_grad(const sfp__vit_microbatch *u, int m, int n, int k, const float *dy, const float *x, float *dw, float *db)
 {
     sfp__gemm_plain(true, false, n, k, m, dy, n, x, k, 1.0f, dw, k);
-    u->lane->flops += 2.0 * m * n * k;
+    *u->flops += 2.0 * m * n * k;
     for (int r = 0; db && r < m; r++)
         for (int c = 0; c < n; c++)
             db[c] += dy[(size_t)r * (size_t)n + (size_t)c];
@@ -82,7 +82,7 @@ static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bo
             }
             u->plan->kernels->attn_bwd(&a);
             double one = 2.0 * a.nq * a.d;
-            u->lane->flops += one * (tokens ? 5.0 * (a.np + a.nk) : 2.0 * (a.np + a.nk) + 2.0 * a.np);
+            *u->flops += one * (tokens ? 5.0 * (a.np + a.nk) : 2.0 * (a.np + a.nk) + 2.0 * a.np);
         }
 }
 

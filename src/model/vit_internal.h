@@ -29,7 +29,7 @@ sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err);
 
 /* ------------------------------------------------------------- feature cache */
 
-enum { SFP__VIT_MICROBATCH_MAX = 64 };
+enum { SFP__VIT_MICROBATCH_MAX = 64, SFP__VIT_PART_KINDS = 3 /* the first part, the last one, those between */ };
 
 /* The value that a pass takes from its feature cache (vit_memo.c), if any: the mean embeddings or the features of a pass without
  * prefixes, or the queries of a prompted pass. */
@@ -101,6 +101,11 @@ typedef struct sfp__vit_lane {
     float *dg;      /* (M, F) panels */
     float *dh;      /* (M, F) dense */
     float *tap;     /* (n, (1+depth)*D) taps of the micro-batch in the feature cache */
+    float *size;    /* (n, T) number of patches of each token, when tokens are merged, and what merging needs: */
+    float *keys;    /* (T, D/H) */
+    float *cosine;  /* (T/2) of a token of the first set and its partner */
+    int *partner;   /* (T/2) */
+    int *best;      /* (T/2) */
     float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
@@ -117,9 +122,14 @@ struct sfp__vit_plan {
     const sfp__kernels *kernels;
     sfp__vit_plan_options opt;
     int microbatch_size, lanes;
-    sfp__vit_ops *ops; /* (microbatch_size + 1), by number of samples */
-    sfp__vit_lane *lane;
-    void **blocks;      /* (lanes) workspace */
+    int tokens[SFP__VIT_MAX_DEPTH + 1]; /* tokens per sample that enter a block */
+    int levels;                         /* sets of ops: the blocks, if their numbers of tokens differ, else 1 */
+    sfp__vit_ops *ops;                  /* (levels, microbatch_size + 1), by number of samples */
+    sfp__vit_lane *lane;                /* (lanes + 1); the last one is for divided samples */
+    void **blocks;                      /* (lanes + 1) workspace */
+    int parts;                          /* of a divided sample; 0: not prepared yet, 1: samples are not divided (vit_divide.c) */
+    int part_patches; /* patches per part; the last part may have fewer, the first one also has the class token */
+    sfp__vit_ops part_ops[SFP__VIT_PART_KINDS];
     void *arrays;       /* memory of ops, lane and blocks */
     uint8_t *row_bytes; /* (lanes, an image) of a backbone without a network */
     double flops;
@@ -127,7 +137,8 @@ struct sfp__vit_plan {
     sfp__vit_memo_cost memo[SFP__MEMO_ROLES];
 };
 
-/* Samples [first, first + n), processed on one lane. */
+/* Samples [first, first + n), processed on one lane; or some rows of the tokens of one sample, processed by one thread while others
+ * process the rest (vit_divide.c). */
 typedef struct sfp__vit_microbatch {
     sfp__vit_plan *plan;
     const sfp__vit_pass *pass;
@@ -135,6 +146,9 @@ typedef struct sfp__vit_microbatch {
     const sfp__vit_ops *ops;
     sfp__vit_weights *grad; /* output of weight gradients; NULL: none */
     int lane_index, first, n;
+    int row, rows;  /* its rows of the tokens: 0 and n*T, or a part */
+    float *scratch; /* of the attention kernels; that of its thread, as is: */
+    double *flops;
     bool query; /* compute the queries of the samples first */
     float *tap; /* (n, taps*D) or with tap_mean (n, (1+taps)*D): taps of its samples; NULL: not computed */
     int taps;
@@ -146,9 +160,40 @@ typedef struct sfp__vit_microbatch {
     bool known;    /* all values were read from the cache */
 } sfp__vit_microbatch;
 
+/* Returns samples [first, first + n) of a pass on a lane, with all their tokens; it does not compute queries and taps. */
+static inline sfp__vit_microbatch sfp__vit_whole(sfp__vit_plan *p, const sfp__vit_pass *pass, int lane, int first, int n)
+{
+    sfp__vit_lane *l = &p->lane[lane];
+    return (sfp__vit_microbatch){.plan = p,
+                                 .pass = pass,
+                                 .lane = l,
+                                 .ops = &p->ops[n],
+                                 .lane_index = lane,
+                                 .first = first,
+                                 .n = n,
+                                 .rows = n * p->v->tokens,
+                                 .scratch = l->scratch,
+                                 .flops = &l->flops};
+}
+
 /* vit_rows.c: the memory of a plan, and the pass, of a backbone without a network. */
 sfp_status sfp__vit_rows_plan(sfp__vit_plan *p, sfp_error *err);
 void sfp__vit_rows_run(const sfp__vit_plan *p, const sfp__vit_pass *pass);
+
+/* Sets where the taps of a micro-batch are written: to the lane, if they are values of the feature cache, else to the output of the
+ * pass. */
+void sfp__vit_choose_taps(sfp__vit_microbatch *u);
+/* Allocates the workspace of a lane for n samples. `two_qkv`: neighbouring blocks do not share the array of q, k and v. */
+sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int n, bool two_qkv, sfp__vit_lane *l, void **block, sfp_error *err);
+/* Prepares the products for n samples, or for the tokens and patches of a part. */
+sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int tokens, int patches, sfp__vit_ops *o, sfp_error *err);
+
+/* vit_divide.c: passes over fewer samples than there are threads. can_divide: whether passes of the plan can be; divides: whether this
+ * one is, for which need_parts has prepared the plan. */
+bool sfp__vit_can_divide(const sfp__vit_plan *p);
+bool sfp__vit_divides(const sfp__vit_plan *p, const sfp__vit_pass *pass, int microbatch_size, sfp__vit_memo_role role);
+sfp_status sfp__vit_need_parts(sfp__vit_plan *p, sfp_error *err);
+void sfp__vit_run_divided(sfp__vit_plan *p, const sfp__vit_pass *pass);
 
 /* vit_memo.c. role_of returns what the pass takes from its cache. probe is called for all sizes of micro-batches before the pass.
  * choose_taps sets those in an entry of a query. read returns whether all values are known, and writes them to the
@@ -164,15 +209,28 @@ void sfp__vit_memo_write(const sfp__vit_microbatch *u);
 void sfp__vit_memo_measure(const sfp__vit_microbatch *u, int index, double seconds);
 void sfp__vit_memo_charge(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_memo_role role, int pieces, int microbatches);
 
+/* The stages of a forward pass: the embedding, then each block of the query pass, if it is computed, and of the prompted one. A stage of
+ * a part reads rows of other parts, but only those of the stages before it. */
+int sfp__vit_stages(const sfp__vit_microbatch *u);
+void sfp__vit_forward_stage(const sfp__vit_microbatch *u, int stage);
 void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);
+
+/* vit_merge.c: merges tokens of block l (docs/method.md, section 18): the rows of x (n, tokens[l], D), the sizes, in place. */
+void sfp__vit_merge(const sfp__vit_microbatch *u, int l, float *x);
+
+/* Returns the products of rows of the tokens that enter block l. */
+static inline const sfp__vit_ops *sfp__vit_ops_at(const sfp__vit_microbatch *u, int l)
+{
+    return u->plan->levels > 1 ? u->ops + (size_t)l * (size_t)(u->plan->microbatch_size + 1) : u->ops;
+}
 
 /* Computes y = x w on the micro-batch's lane and counts the operations. */
 static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp__gemm_op *op, int m, int n, int k,
                                     const sfp__gemm_weight *w, const float *x, float *y)
 {
     sfp__gemm_run(op, u->lane_index, w, x, y);
-    u->lane->flops += 2.0 * m * n * k;
+    *u->flops += 2.0 * m * n * k;
 }
 
 /* Returns the address of row r, column c of a matrix in panels. */

@@ -18,8 +18,9 @@ struct sfp__vit_memo {
     sfp__vit *v;
     sfp__feature_cache *cache;
     sfp__digest context[KINDS]; /* of everything besides the image and its place that determines a value */
-    int taps;                   /* in a value of KIND_QUERY; the last one is the query */
-    bool tap_mean;              /* a value of KIND_QUERY begins with the mean tap */
+    int merge_tokens;
+    int taps;      /* in a value of KIND_QUERY; the last one is the query */
+    bool tap_mean; /* a value of KIND_QUERY begins with the mean tap */
     bool paused;
     sfp__time_source *time;
     uint64_t hits, misses;
@@ -79,6 +80,7 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
     m->v = v;
     m->taps = o->taps > half ? o->taps : half;
     m->tap_mean = c->depth > 1;
+    m->merge_tokens = o->merge_tokens;
     m->time = o->time;
     const sfp__want list[] = {{&m->image, pixels, sizeof *m->image},
                               {&m->first[KIND_QUERY], width_of(m, KIND_QUERY), sizeof(float)},
@@ -93,7 +95,7 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
         m->images[i] = m->image;
     const sfp__digest context = digest_context(v);
     for (uint32_t kind = 0; kind < KINDS; kind++) {
-        const uint64_t form[] = {kind, width_of(m, kind)};
+        const uint64_t form[] = {kind, width_of(m, kind), kind == KIND_QUERY ? (uint64_t)m->merge_tokens : 0};
         m->context[kind] = sfp__digest_bytes(context, form, sizeof form);
     }
     TRY(sfp__feature_cache_open(o->directory, o->max_bytes, &m->cache, err));
@@ -137,7 +139,8 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
 {
     bool prompted = pass->prompts || pass->compose;
     bool more = pass->embed || pass->tokens || pass->normed || pass->class_attention || pass->head || pass->token_head;
-    if (!pass->memo || pass->memo->paused || (pass->tap && pass->taps > pass->memo->taps))
+    if (!pass->memo || pass->memo->paused || p->opt.merge_tokens != pass->memo->merge_tokens ||
+        (pass->tap && pass->taps > pass->memo->taps))
         return SFP__MEMO_NONE;
     if (pass->embed_only)
         return pass->mean_embed && !pass->embed ? SFP__MEMO_EMBED : SFP__MEMO_NONE;
@@ -152,8 +155,8 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
 static void run_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 {
     const sfp__vit_pass pass = {.b = n, .xs = m->images, .mean_embed = m->probe[KIND_MEAN_EMBED]};
-    sfp__vit_microbatch u = {
-        .plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n, .tap = m->probe[KIND_QUERY]};
+    sfp__vit_microbatch u = sfp__vit_whole(p, &pass, 0, 0, n);
+    u.tap = m->probe[KIND_QUERY];
     sfp__vit_memo_choose_taps(m, &u);
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);

@@ -2,7 +2,7 @@
  *
  * The division depends only on the sizes and the batch, never on the number of threads, and a micro-batch runs from pixels to
  * gradients on one lane. Therefore results do not depend on threads, memory does not depend on the batch, and a pass synchronises
- * only once. */
+ * only once. A forward pass over fewer samples than there are threads is also divided within a sample (vit_divide.c). */
 #include "base/monotonic.h"
 #include "model/vit_internal.h"
 
@@ -15,19 +15,20 @@ enum {
 
 /* ---------------------------------------------------------------- workspace */
 
-/* Allocates the workspace of a lane in one block. In a forward plan all blocks share their arrays, but the query pass must not
- * overwrite the first block's input, which the prompted pass needs. */
-static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
+/* Allocates one block. In a forward plan all blocks of the ViT share their arrays, but the query pass must not overwrite the first one's
+ * input, which the prompted pass needs. */
+sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qkv, sfp__vit_lane *l, void **block, sfp_error *err)
 {
     const sfp__vit_config *c = &p->v->config;
-    size_t n = (size_t)p->microbatch_size, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
+    size_t n = (size_t)samples, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
     bool backward = p->opt.mode != SFP__VIT_FORWARD, weights = p->opt.mode & SFP__VIT_GRAD_WEIGHTS;
     int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* number of blocks with arrays of their own */
     size_t normed = p->opt.token_head ? M : n;                              /* number of rows of the final norm */
-    sfp__want list[8 * SFP__VIT_MAX_DEPTH + 20];
+    sfp__want list[8 * SFP__VIT_MAX_DEPTH + 27];
     size_t count = 0;
+    float *odd_qkv = NULL;
 #define WANT(to, floats)               \
     list[count++] = (sfp__want)        \
     {                                  \
@@ -48,6 +49,8 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
             WANT(s->g, (i == 0 ? M : rows) * F);
         }
     }
+    if (two_qkv)
+        WANT(odd_qkv, M * D * 3);
     WANT(l->patch, n * L * patch_in);
     WANT(l->emb, n * L * (D > patch_in ? D : patch_in));
     if (c->pre_norm) {
@@ -71,6 +74,14 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
         WANT(l->dh, M * F);
     }
     WANT(l->tap, n * (size_t)(1 + c->depth) * D);
+    if (p->opt.merge_tokens) {
+        size_t half = (T + 1) / 2;
+        WANT(l->size, M);
+        WANT(l->keys, T * (size_t)p->v->head_dim);
+        WANT(l->cosine, half);
+        WANT(l->partner, half);
+        WANT(l->best, half);
+    }
     WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
 #undef WANT
     TRY(sfp__block(block, count, list, err));
@@ -85,6 +96,8 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
             s->g = l->saved[0].g;
         }
     }
+    for (int i = 1; i < c->depth && two_qkv; i += 2)
+        l->saved[i].qkv = odd_qkv;
     return SFP_OK;
 }
 
@@ -97,6 +110,11 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
         return sfp__fail(err, SFP_EINVAL, "prefix_rows is %d, expected 0 to 4096", opt->prefix_rows);
     if (opt->token_head && opt->queries)
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
+    if (opt->merge_tokens && (opt->merge_tokens < 0 || opt->mode != SFP__VIT_FORWARD || opt->prefix_rows || opt->queries ||
+                              opt->all_tokens || opt->token_head))
+        return sfp__fail(err, SFP_EINVAL,
+                         "merge_tokens is %d, expected 0 to merge none; only forward passes without prefixes merge tokens",
+                         opt->merge_tokens);
     bool all_tokens = opt->all_tokens || opt->token_head;
     if (!v->config.rows)
         TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
@@ -116,16 +134,22 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     p->microbatch_size = p->microbatch_size < 1                         ? 1
                          : p->microbatch_size > SFP__VIT_MICROBATCH_MAX ? SFP__VIT_MICROBATCH_MAX
                                                                         : p->microbatch_size;
+    p->levels = opt->merge_tokens ? v->config.depth : 1;
+    p->tokens[0] = v->tokens;
+    for (int l = 0; l < v->config.depth; l++) {
+        int most = l < v->config.depth - 1 ? (p->tokens[l] - 1) / 2 : 0; /* only the class token of the last block is computed */
+        p->tokens[l + 1] = p->tokens[l] - (opt->merge_tokens < most ? opt->merge_tokens : most);
+    }
     int lanes = sfp__thread_pool_size(pool);
-    const sfp__want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
-                              {&p->lane, (size_t)lanes, sizeof *p->lane},
-                              {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
+    const sfp__want list[] = {{&p->ops, (size_t)p->levels * ((size_t)p->microbatch_size + 1), sizeof *p->ops},
+                              {&p->lane, (size_t)lanes + 1, sizeof *p->lane},
+                              {&p->blocks, (size_t)lanes + 1, sizeof *p->blocks}};
     TRY(sfp__block_cleared(&p->arrays, SFP__LIST(list), err));
     p->lanes = lanes;
     for (int i = 0; i < lanes; i++) {
         if (i > 0 && (opt->mode & SFP__VIT_GRAD_WEIGHTS))
             TRY(sfp__vit_weights_create(&v->config, &p->lane[i].grad, err));
-        TRY(create_lane(p, &p->lane[i], &p->blocks[i], err));
+        TRY(sfp__vit_lane_create(p, p->microbatch_size, false, &p->lane[i], &p->blocks[i], err));
     }
     *out = TAKE(p);
     return SFP_OK;
@@ -145,9 +169,11 @@ void sfp__vit_plan_free(sfp__vit_plan *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->ops && i <= p->microbatch_size; i++)
+    for (int i = 0; p->ops && i < p->levels * (p->microbatch_size + 1); i++)
         ops_free(&p->ops[i]);
-    for (int i = 0; i < p->lanes; i++) {
+    for (int i = 0; i < SFP__VIT_PART_KINDS; i++)
+        ops_free(&p->part_ops[i]);
+    for (int i = 0; p->blocks && i <= p->lanes; i++) {
         sfp__vit_weights_done(&p->v->config, &p->lane[i].grad);
         sfp__free(p->blocks[i]);
     }
@@ -165,16 +191,11 @@ sfp__vit_seconds sfp__vit_plan_seconds(const sfp__vit_plan *p)
     return p->seconds;
 }
 
-/* Prepares the products for micro-batches of n samples, when the first one of this size occurs. */
-static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
+sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int M, int patches, sfp__vit_ops *o, sfp_error *err)
 {
-    sfp__vit_ops *o = &p->ops[n];
-    if (o->ready)
-        return SFP_OK;
     const sfp__vit_packed *first = &p->v->packed[0], *last = &p->v->packed[p->v->config.depth - 1];
     bool class_only = !p->opt.all_tokens, backward = p->opt.mode != SFP__VIT_FORWARD;
     bool whole = p->opt.all_tokens || p->v->config.depth > 1; /* some block computes all tokens */
-    int M = n * p->v->tokens, patches = n * p->v->patches;
     const struct {
         bool wanted;
         sfp__gemm_op **op;
@@ -209,6 +230,17 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
     return SFP_OK;
 }
 
+/* Prepares the products for micro-batches of n samples, when the first one of this size occurs. */
+static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
+{
+    for (int l = 0; l < p->levels; l++) {
+        sfp__vit_ops *o = &p->ops[l * (p->microbatch_size + 1) + n];
+        if (!o->ready)
+            TRY(sfp__vit_ops_create(p, n, n * p->tokens[l], n * p->v->patches, o, err));
+    }
+    return SFP_OK;
+}
+
 /* The number of samples per micro-batch for a batch of b. */
 static int microbatch_size_of(const sfp__vit_plan *p, int b)
 {
@@ -220,7 +252,7 @@ sfp_status sfp__vit_plan_prepare(sfp__vit_plan *p, int max_batch, sfp_error *err
 {
     for (int n = 1; n <= microbatch_size_of(p, max_batch); n++)
         TRY(need_ops(p, n, err));
-    return SFP_OK;
+    return sfp__vit_can_divide(p) ? sfp__vit_need_parts(p, err) : SFP_OK;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -247,6 +279,9 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
         return sfp__fail(err, SFP_EINVAL, "number of taps is %d, expected 1 to %d, the number of blocks", pass->taps, c->depth);
     if (pass->tap && pass->tap_mean && c->depth < 2)
         return sfp__fail(err, SFP_EINVAL, "mean tap: the backbone has 1 block, expected at least 2");
+    for (int l = 0; l < c->depth && p->opt.merge_tokens; l++)
+        if (pass->class_attention || pass->prompts || (pass->tokens && pass->tokens[l]))
+            return sfp__fail(err, SFP_EINVAL, "a plan that merges tokens has neither prefixes nor outputs of single tokens");
     if (pass->normed && !p->opt.token_head)
         return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
@@ -282,8 +317,7 @@ static int count_microbatches(int n, int microbatch_size)
     return (n + microbatch_size - 1) / microbatch_size;
 }
 
-/* Sets where the taps are written: to the lane, if they are values of the feature cache, else to the output of the pass. */
-static void choose_taps(sfp__vit_microbatch *u)
+void sfp__vit_choose_taps(sfp__vit_microbatch *u)
 {
     const sfp__vit_pass *pass = u->pass;
     if (u->role == SFP__MEMO_QUERY || u->role == SFP__MEMO_PROMPTED) {
@@ -303,18 +337,12 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
     int first = query ? index * r->microbatch_size : queries_of(r->pass) + (index - r->query_microbatches) * r->microbatch_size;
     int end = query ? queries_of(r->pass) : r->pass->b;
     int n = end - first < r->microbatch_size ? end - first : r->microbatch_size;
-    sfp__vit_microbatch u = {.plan = p,
-                             .pass = r->pass,
-                             .lane = &p->lane[lane],
-                             .ops = &p->ops[n],
-                             .lane_index = lane,
-                             .first = first,
-                             .n = n,
-                             .query = query,
-                             .lowest = r->lowest};
+    sfp__vit_microbatch u = sfp__vit_whole(p, r->pass, lane, first, n);
+    u.query = query;
+    u.lowest = r->lowest;
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
     u.role = query || r->role != SFP__MEMO_PROMPTED ? r->role : SFP__MEMO_NONE;
-    choose_taps(&u);
+    sfp__vit_choose_taps(&u);
     u.forced = u.role && sfp__vit_memo_forced(p, r->pass, u.role, index);
     u.known = u.role && sfp__vit_memo_read(&u);
     if (u.known && u.role != SFP__MEMO_PROMPTED)
@@ -372,6 +400,11 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
             TRY(need_ops(p, sizes[i], err));
     if (r.role)
         TRY(need_ops(p, 1, err));
+    bool divided = sfp__vit_divides(p, pass, r.microbatch_size, r.role);
+    if (divided) {
+        TRY(sfp__vit_need_parts(p, err));
+        divided = p->parts > 1;
+    }
     unsigned failures = sfp__gemm_failures();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && r.role; i++)
         if (sizes[i])
@@ -383,7 +416,10 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
-    sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.microbatches, run_piece, &r);
+    if (divided)
+        sfp__vit_run_divided(p, pass);
+    else
+        sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.microbatches, run_piece, &r);
     TRY(sfp__gemm_check(failures, err));
     p->flops = 0;
     p->seconds = (sfp__vit_seconds){0};

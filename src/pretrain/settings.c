@@ -22,7 +22,7 @@ const sfp__opt sfp__pretrain_rows[SFP__PRETRAIN_ROWS] = {
     SFP__ROW_STRING("init", "FILE|builtin", NULL,
                     "Initial weights instead of random ones. Position embeddings are resized to --img-size.", AT(student.init),
                     .resume = SFP__RESUME_ANY),
-    SFP__ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the images that views are cropped from. 0: as --img-size.",
+    SFP__ROW_INT("crop-size", "N", "0", 0, 4096, "Side of the images that views are cropped from. 0: as --img-size.",
                  AT(data.size)),
     SFP__ROW_INT("teacher-grid", "N", "0", 0, 255,
                  "Patch tokens per side in the teacher's cache, a multiple of the student's. Students of several sizes can then "
@@ -68,7 +68,7 @@ const sfp__opt sfp__pretrain_rows[SFP__PRETRAIN_ROWS] = {
     SFP__ROW_REAL("score-every", "S", "300", 0, 1e9,
                   "Seconds of training between probes of the features on test images. 0: only at the end.",
                   AT(output.probe_seconds), .resume = SFP__RESUME_ANY),
-    SFP__ROW_INT("score-pictures", "N", "2000", 1, 1000000, "Maximum number of test images, and of training images, in a probe.",
+    SFP__ROW_INT("score-images", "N", "2000", 1, 1000000, "Maximum number of test images, and of training images, in a probe.",
                  AT(output.max_probe_images), .resume = SFP__RESUME_ANY),
     SFP__ROW_STRING(
         "out", "DIR", NULL,

@@ -260,18 +260,11 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     return SFP_OK;
 }
 
-/* Labelled images per second. */
-static double arrival_rate(const live *a)
-{
-    double rate = a->base.plan->opt->rate;
-    return rate > 0 ? rate : sfp__inbox_get_stats(a->inbox).rate;
-}
-
 /* Do samples arrive faster than they can be queried? A short burst of a stream with its own arrival times is not overload. */
 static bool is_overloaded(const live *a)
 {
-    bool lasts = a->behind || a->base.plan->opt->rate > 0;
-    return lasts && a->base.at->query_seconds * arrival_rate(a) > 1;
+    double given = a->base.plan->opt->rate, rate = given > 0 ? given : sfp__inbox_get_stats(a->inbox).rate;
+    return (a->behind || given > 0) && a->base.at->query_seconds * rate > 1;
 }
 
 /* Classes strict: an image whose label is not a known class is skipped. */

@@ -134,27 +134,6 @@ static void wait_until(sfp__clock *c, double at)
     }
 }
 
-/* Delivers the oldest batch. Its place is free for a batch that is complete at this moment. */
-static int take_one(sfp__clock *c)
-{
-    c->delivered[0] = c->queue[0].batch;
-    sfp__lag_add(&c->lag, c->now - c->queue[0].arrived_at);
-    pop(c, 1);
-    enqueue_arrived(c, false);
-    return 1;
-}
-
-static int take_all(sfp__clock *c)
-{
-    int n = c->waiting;
-    for (int i = n - 1; i >= 0; i--) {
-        c->delivered[i] = c->queue[i].batch;
-        sfp__lag_add(&c->lag, c->now - c->queue[i].arrived_at);
-    }
-    pop(c, n);
-    return n;
-}
-
 static int take(sfp__clock *c)
 {
     if (!c->timed) {
@@ -171,7 +150,15 @@ static int take(sfp__clock *c)
         wait_until(c, arrival(c, c->next));
         enqueue_arrived(c, true);
     }
-    return c->opt.pool ? take_all(c) : take_one(c);
+    int n = c->opt.pool ? c->waiting : 1;
+    for (int i = n - 1; i >= 0; i--) {
+        c->delivered[i] = c->queue[i].batch;
+        sfp__lag_add(&c->lag, c->now - c->queue[i].arrived_at);
+    }
+    pop(c, n);
+    if (!c->opt.pool) /* the place of the batch is free for one that is complete at this moment */
+        enqueue_arrived(c, false);
+    return n;
 }
 
 const int64_t *sfp__clock_next(sfp__clock *c, int *count)

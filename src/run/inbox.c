@@ -74,12 +74,6 @@ void sfp__arrival_list_done(sfp__arrival_list *l)
         sfp__arrival_free(a);
 }
 
-static void move_first(sfp__arrival_list *from, int n, sfp__arrival_list *to)
-{
-    for (int i = 0; i < n; i++)
-        sfp__arrival_list_put(to, sfp__arrival_list_take(from));
-}
-
 /* ---------------------------------------------------- the queues (lock is held) */
 
 static void discard(sfp__inbox *b, sfp__arrival *a, sfp__discard_reason fate)
@@ -142,23 +136,16 @@ static void drop_excess_batches(sfp__inbox *b, bool may_wait)
     }
 }
 
-/* Updates the arrival rate, a moving average over the last batches. */
-static void update_rate(sfp__inbox *b, double now)
-{
-    double took = now - b->rate_at, rate = b->opt.batch / (took > 1e-9 ? took : 1e-9);
-    b->stats.rate = isnan(b->stats.rate) ? rate : 0.7 * b->stats.rate + 0.3 * rate;
-    b->rate_at = now;
-}
-
 static void put_labelled(sfp__inbox *b, sfp__arrival *a, bool may_wait)
 {
-    double at = a->at;
+    double took = fmax(a->at - b->rate_at, 1e-9), rate = b->opt.batch / took; /* if the batch is complete now */
     sfp__arrival_list_put(&b->labelled, a);
     pthread_cond_broadcast(&b->changed);
-    if (b->labelled.count % b->opt.batch == 0) {
-        update_rate(b, at);
-        drop_excess_batches(b, may_wait);
-    }
+    if (b->labelled.count % b->opt.batch != 0)
+        return;
+    b->stats.rate = isnan(b->stats.rate) ? rate : 0.7 * b->stats.rate + 0.3 * rate; /* a moving average over the last batches */
+    b->rate_at = a->at;
+    drop_excess_batches(b, may_wait);
 }
 
 static void put_unlabelled(sfp__inbox *b, sfp__arrival *a)
@@ -379,7 +366,8 @@ void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__i
     if (is_set(stop))
         n = 0;
     out->batch_first = n > 0 && complete(b) == 0;
-    move_first(&b->labelled, n, &out->batch);
+    while (n-- > 0)
+        sfp__arrival_list_put(&out->batch, sfp__arrival_list_take(&b->labelled));
     out->lag = lag_of(&out->batch, b->opt.batch);
     out->unlabelled = b->unlabelled;
     b->unlabelled = (sfp__arrival_list){0};

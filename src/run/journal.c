@@ -110,12 +110,6 @@ void sfp__journal_done(sfp__journal *j)
 
 /* -------------------------------------------------------------- a prediction */
 
-static int64_t milliseconds_now(void)
-{
-    struct timespec now;
-    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
-}
-
 /* Writes a time of day (ms since 1970): UTC, with milliseconds. */
 static void put_time(sfp__json *j, int64_t at)
 {
@@ -150,7 +144,7 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__
                                 const float *probability, const float *unknown, sfp__arrivals *a, sfp_error *err)
 {
     const char *names[SFP__GROUP];
-    int64_t at = milliseconds_now();
+    int64_t at = sfp__time_of_day();
     for (int i = 0; i < d->predict_count; i++)
         names[i] = label[i] >= 0 && label[i] < j->r->classes ? j->r->class_names[label[i]] : NULL;
     if (a->kind->predicted)
@@ -223,7 +217,7 @@ static void put_arrays(sfp__json *j, const sfp__timestamp_details *t, int replay
 /* Parts of a line of a live stream, in the order of "offered". */
 static void put_samples(sfp__json *j, int n, const sfp__sample *samples, char *const *class_names)
 {
-    put_time(j, milliseconds_now());
+    put_time(j, sfp__time_of_day());
     sfp__json_array(j, "names");
     for (int i = 0; i < n; i++)
         sfp__json_string(j, NULL, samples[i].name);
@@ -268,14 +262,9 @@ sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *
 
 /* --------------------------------------------------------------- a timestamp */
 
-static double share(uint64_t part, uint64_t all)
-{
-    return all ? (double)part / (double)all : NAN;
-}
-
 static double prequential_accuracy(const sfp__position *at)
 {
-    return share(at->prequential_correct, at->prequential_total);
+    return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
 }
 
 void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total)
@@ -320,21 +309,17 @@ static sfp_status add_points(const sfp__run *run, int n, const sfp__timestamp_de
     return lag ? add_point(run, &curve[SFP__CURVE_LAG], lag->last, err) : SFP_OK;
 }
 
-static void count_times(sfp_result *r, const sfp__timestamp_details *t)
+/* Counts a timestamp and its times. The mean leaves out the first timestamps, in which memory is allocated. */
+static void count_timestamp(sfp_result *r, int64_t timestamps, const sfp__timestamp_details *t)
 {
+    double n = (double)(timestamps - WARM_UP), seconds = t->seconds.total;
+    r->timestamps = (uint64_t)timestamps;
+    if (n >= 1)
+        r->batch_seconds = n > 1 ? r->batch_seconds + (seconds - r->batch_seconds) / n : seconds;
     r->seconds.select += t->seconds.select;
     r->seconds.train +=
         t->seconds.query + t->seconds.attune + t->seconds.forward + t->seconds.backward + t->seconds.update + t->seconds.head;
     r->seconds.buffer += t->seconds.buffer;
-}
-
-/* Updates the mean processing time, without the first timestamps, in which memory is allocated. */
-static void count_timestamp(sfp_result *r, int64_t timestamps, double seconds)
-{
-    double n = (double)(timestamps - WARM_UP);
-    r->timestamps = (uint64_t)timestamps;
-    if (n >= 1)
-        r->batch_seconds = n > 1 ? r->batch_seconds + (seconds - r->batch_seconds) / n : seconds;
 }
 
 /* The samples inside or outside the coreset, of which the report shows at most max_shown. */
@@ -393,8 +378,7 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     j->r->samples.closed_form += learner ? 0 : (uint64_t)d->count;
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
-    count_times(j->r, t);
-    count_timestamp(j->r, run->at.timestamps + 1, t->seconds.total);
+    count_timestamp(j->r, run->at.timestamps + 1, t);
     if (run->at.timestamps % p->curve_every == 0)
         TRY(add_points(run, d->count, t, err));
     if (j->events) {
@@ -504,22 +488,9 @@ void sfp__journal_finish(sfp__run *run, bool finished)
     r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }
 
-static void copy_diagnosis(const sfp__diagnosis *d, sfp_result *r)
+static sfp__coreset_ratios ratios_of(const sfp__coreset_diagnosis *d)
 {
-    const sfp__coreset_diagnosis *from[] = {&d->cost, &d->angle};
-    sfp__coreset_ratios *to[] = {&r->diagnostics.coreset_cost, &r->diagnostics.coreset_angle};
-    for (int i = 0; i < 2; i++)
-        *to[i] = (sfp__coreset_ratios){.ratio = from[i]->ratio,
-                                       .deviation = from[i]->deviation,
-                                       .within = from[i]->within,
-                                       .random_deviation = from[i]->random_deviation,
-                                       .random_within = from[i]->random_within};
-    r->diagnostics.buffer_mmd = d->buffer_mmd;
-    r->diagnostics.buffer_mmd_mean = d->buffer_mmd_mean;
-    r->diagnostics.stream_score_deviation = d->stream_score_deviation;
-    r->diagnostics.gradient_cosine_fingerprints = d->gradient_cosine_fingerprints;
-    r->diagnostics.gradient_cosine_head = d->gradient_cosine_head;
-    r->diagnostics.measured = true;
+    return (sfp__coreset_ratios){d->ratio, d->deviation, d->within, d->random_deviation, d->random_within};
 }
 
 sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err)
@@ -533,7 +504,14 @@ sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err)
         return SFP_OK;
     TRY(sfp__alloc(&cosines, 2 * square, sizeof *cosines, err));
     TRY(sfp__learner_diagnose(run->learner, &d, cosines, cosines + square, err));
-    copy_diagnosis(&d, r);
+    r->diagnostics.measured = true;
+    r->diagnostics.coreset_cost = ratios_of(&d.cost);
+    r->diagnostics.coreset_angle = ratios_of(&d.angle);
+    r->diagnostics.buffer_mmd = d.buffer_mmd;
+    r->diagnostics.buffer_mmd_mean = d.buffer_mmd_mean;
+    r->diagnostics.stream_score_deviation = d.stream_score_deviation;
+    r->diagnostics.gradient_cosine_fingerprints = d.gradient_cosine_fingerprints;
+    r->diagnostics.gradient_cosine_head = d.gradient_cosine_head;
     for (int k = 0; k < 2 && n; k++) {
         double *to = sfp__result_gradient_cosines(r, k);
         TRY(sfp__check_memory(to, err));
@@ -545,41 +523,27 @@ sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err)
 
 /* ----------------------------------------------------------------- the report */
 
-static void batch_thumbs(const sfp__journal *j, int size, sfp__thumb *out /* (SFP__RUN_SHOWN) */)
-{
-    size_t bytes = 3 * (size_t)size * (size_t)size;
-    for (int i = 0; i < j->shown.count; i++)
-        out[i] = (sfp__thumb){.width = size,
-                              .height = size,
-                              .rgb = j->shown.rgb + (size_t)i * bytes,
-                              .label = j->r->class_names[j->shown.label[i]],
-                              .in_coreset = j->shown.chosen[i]};
-}
-
-static void buffer_thumbs(const sfp__run *run, sfp__buffer *buffer, int n, sfp__thumb *out)
-{
-    int size = run->plan.size;
-    uint64_t now = sfp__learner_get_counts(run->learner).timestamps;
-    for (int i = 0; i < n; i++) {
-        const sfp__slot *slot = &buffer->slot[i];
-        out[i] = (sfp__thumb){.width = size,
-                              .height = size,
-                              .rgb = slot->image,
-                              .label = run->journal.r->class_names[slot->label],
-                              .age = now - slot->stored_at};
-    }
-}
-
 sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error *err)
 {
     const sfp__journal *j = &run->journal;
     sfp__buffer *buffer = sfp__learner_buffer(run->learner);
-    int n = buffer ? buffer->filled : 0;
+    int n = buffer ? buffer->filled : 0, size = run->plan.size;
+    uint64_t now = sfp__learner_get_counts(run->learner).timestamps;
     sfp__thumb batch[SFP__RUN_SHOWN];
     OWNED sfp__thumb *kept = NULL;
     TRY(sfp__alloc(&kept, (size_t)n, sizeof *kept, err));
-    batch_thumbs(j, run->plan.size, batch);
-    buffer_thumbs(run, buffer, n, kept);
+    for (int i = 0; i < j->shown.count; i++)
+        batch[i] = (sfp__thumb){.width = size,
+                                .height = size,
+                                .rgb = j->shown.rgb + (size_t)i * 3 * (size_t)size * (size_t)size,
+                                .label = j->r->class_names[j->shown.label[i]],
+                                .in_coreset = j->shown.chosen[i]};
+    for (int i = 0; i < n; i++)
+        kept[i] = (sfp__thumb){.width = size,
+                               .height = size,
+                               .rgb = buffer->slot[i].image,
+                               .label = j->r->class_names[buffer->slot[i].label],
+                               .age = now - buffer->slot[i].stored_at};
     const sfp__report_images images = {.selects = !run->plan.opt->method,
                                        .batch_count = j->shown.count,
                                        .batch = batch,

@@ -283,22 +283,16 @@ typedef enum preset_condition {
     PRESET_IF_ALLOCATABLE /* the user has not chosen another way to spend the time */
 } preset_condition;
 
-/* Clock paper keeps batches before the stream begins, so it leaves nothing to allocate. */
-static bool is_allocatable(const sfp__args *a)
-{
-    const char *clock = sfp__args_text(a, "clock");
-    return !sfp__args_given(a, "queue") && !sfp__args_given(a, "queue-policy") && !(clock && strcmp(clock, "paper") == 0);
-}
-
 static bool holds(const sfp__args *a, preset_condition condition)
 {
+    const char *clock = sfp__args_text(a, "clock");
     switch (condition) {
     case PRESET_IF_RATED:
         return sfp__args_real(a, "rate") > 0;
     case PRESET_IF_RIDGE:
         return strcmp(sfp__args_string(a, "method"), "ridge") == 0 && !sfp__args_given(a, "taps");
-    case PRESET_IF_ALLOCATABLE:
-        return is_allocatable(a);
+    case PRESET_IF_ALLOCATABLE: /* clock paper keeps batches before the stream begins, so it leaves nothing to allocate */
+        return !sfp__args_given(a, "queue") && !sfp__args_given(a, "queue-policy") && !(clock && strcmp(clock, "paper") == 0);
     default:
         return true;
     }
@@ -427,18 +421,6 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
 
 /* ------------------------------------------------------------------------------------------------------------- the run */
 
-static sfp_status check_clock(const sfp__args *a, sfp__run_options *o, sfp_error *err)
-{
-    bool max = !(o->rate > 0);
-    if (max && sfp__args_text(a, "clock") && sfp__args_rank(a, "rate") > SFP__RANK_DEFAULT)
-        o->clock = SFP__CLOCK_OFF; /* rate max is clock off */
-    if ((o->clock == SFP__CLOCK_PAPER || o->clock == SFP__CLOCK_VIRTUAL) && max)
-        return sfp__fail_key(err, "clock", SFP_EINVAL,
-                             "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
-                             sfp__args_text(a, "clock"));
-    return SFP_OK;
-}
-
 sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_options *o, sfp_error *err)
 {
     o->clock = SFP__CLOCK_DEFAULT;
@@ -448,7 +430,13 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
         o->data = NULL;
     else if (!o->tasks && sfp__args_rank(a, "data") <= SFP__RANK_DEFAULT)
         o->tasks = "5";
-    TRY(check_clock(a, o, err));
+    bool max = !(o->rate > 0);
+    if (max && sfp__args_text(a, "clock") && sfp__args_rank(a, "rate") > SFP__RANK_DEFAULT)
+        o->clock = SFP__CLOCK_OFF; /* rate max is clock off */
+    if ((o->clock == SFP__CLOCK_PAPER || o->clock == SFP__CLOCK_VIRTUAL) && max)
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
+                             sfp__args_text(a, "clock"));
     o->clock_of_preset = sfp__args_rank(a, "clock") == SFP__RANK_PRESET;
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
     (void)parse_order(sfp__args_string(a, "order"), &o->order);

@@ -15,28 +15,15 @@
 
 enum { CURVE_POINTS = 2000 };
 
-static void log_message(const sfp__plan *p, sfp_log_level level, const char *fmt, va_list args)
+void sfp__plan_log(const sfp__plan *p, sfp_log_level level, const char *fmt, ...)
 {
     char text[2 * PATH_MAX];
+    va_list args;
+    va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     if (p->hooks->log)
         p->hooks->log(p->hooks->log_ctx, level, text);
-}
-
-void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    log_message(p, SFP_LOG_INFO, fmt, args);
-    va_end(args);
-}
-
-void sfp__plan_warn(const sfp__plan *p, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    log_message(p, SFP_LOG_WARNING, fmt, args);
-    va_end(args);
 }
 
 bool sfp__plan_stopped(const sfp__plan *p)
@@ -260,6 +247,7 @@ sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
     int taps = o->learner.taps, depth = o->vit->config.depth; /* of the memo and the learner; 0: half of the blocks */
     const sfp__vit_memo_options mo = {.directory = o->cache,
                                       .max_bytes = (uint64_t)o->cache_mebibytes << 20,
+                                      .merge_tokens = o->learner.method ? o->learner.merge_tokens : 0,
                                       .taps = taps < depth ? taps : depth, /* the learner refuses more */
                                       .time = &p->time};
     if (!o->cache)

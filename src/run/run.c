@@ -274,16 +274,6 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     return SFP_OK;
 }
 
-/* The next delivery cannot be read. The learned state is saved, if it is one that --resume can continue. */
-static sfp_status fail_delivery(sfp__run *run, sfp_status status)
-{
-    const char *out = run->plan.opt->out;
-    bool something = out && run->begun && run->at.timestamps > 0 && !run->more_follows;
-    if (something && (!run->pace.unsaved || sfp__files_checkpoint(run, NULL) == SFP_OK))
-        sfp__plan_info(&run->plan, "the learned state is kept; continue with the same command and --resume --out %s", out);
-    return status;
-}
-
 /* Warns if more than `told` images were skipped. */
 static void warn_skipped(const sfp__run *run, const sfp__skipped *skipped, const char *what, uint64_t told)
 {
@@ -334,18 +324,12 @@ static void print_notices_if_due(sfp__run *run)
     pace->notices_at = sfp__monotonic_seconds();
 }
 
-/* The time until which a live stream may be silent before a message says that the run waits for it. */
-static double waiting_time(const sfp__run *run)
-{
-    return run->plan.live && !run->pace.arrived ? run->pace.notices_at + WAIT_SECONDS : INFINITY;
-}
-
-static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d)
+/* A live stream that is silent until `due`: says that the run waits for it. */
+static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d, double due)
 {
     const sfp__plan *p = &run->plan;
     run->pace.arrived |= d->changed;
-    double due = waiting_time(run);
-    if (due == INFINITY || sfp__monotonic_seconds() < due)
+    if (run->pace.arrived || sfp__monotonic_seconds() < due)
         return;
     bool watched = p->source->kind->walks;
     sfp__plan_info(p, "waiting for images %s %s", watched ? "in" : "of", watched ? p->source->path : p->data);
@@ -363,14 +347,19 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     *end = !run->more_follows && sfp__plan_stopped(p) && !(arrivals->kind->has_work && arrivals->kind->has_work(arrivals));
     if (*end)
         return SFP_OK;
-    double until = fmin(checkpoint_time(run), fmin(notice_time(run), waiting_time(run)));
+    double silent = p->live && !run->pace.arrived ? run->pace.notices_at + WAIT_SECONDS : INFINITY;
+    double until = fmin(checkpoint_time(run), fmin(notice_time(run), silent));
     sfp_status status = sfp__arrivals_next(arrivals, until, &d, err);
-    if (status)
-        return fail_delivery(run, status);
+    if (status) { /* the learned state is saved, if it is one that --resume can continue */
+        bool something = p->opt->out && run->begun && run->at.timestamps > 0 && !run->more_follows;
+        if (something && (!run->pace.unsaved || sfp__files_checkpoint(run, NULL) == SFP_OK))
+            sfp__plan_info(p, "the learned state is kept; continue with the same command and --resume --out %s", p->opt->out);
+        return status;
+    }
     *end = d.end;
     if (d.end)
         return SFP_OK;
-    print_waiting_if_due(run, &d);
+    print_waiting_if_due(run, &d, silent);
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(revise(run, &d, err));

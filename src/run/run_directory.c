@@ -95,11 +95,6 @@ static sfp_status has_checkpoint(const sfp__plan *p, bool *has, sfp_error *err)
     return sfp__directory_has_any(p->opt->out, SFP__LIST(checkpoints), has, err);
 }
 
-static sfp_status has_result(const sfp__plan *p, bool *has, sfp_error *err)
-{
-    return sfp__directory_has(p->opt->out, RESULT, has, err);
-}
-
 /* Reads DIR/result.json; SFP_ENOTFOUND: there is none. */
 static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_error *err)
 {
@@ -138,22 +133,21 @@ static sfp_status check_log(const sfp__plan *p, const char *name, const char *ke
  * a run was killed there. Refuses logs that are symbolic links, too. */
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
-    const char *names[FILES];
+    const char *names[FILES], *out = p->opt->out;
     size_t count = list_files(SFP__FILES_OUTPUT | SFP__FILES_TASK_STATE | SFP__FILES_EVENTS | SFP__FILES_STORE, names);
     char found[NAME_MAX + 1], store[PATH_MAX];
     bool predictions, events, checkpoint, result;
     TRY(check_log(p, SFP__RUN_PREDICTIONS, "id", &predictions, err));
     TRY(check_log(p, SFP__RUN_EVENTS, "t", &events, err));
     TRY(has_checkpoint(p, &checkpoint, err));
-    TRY(has_result(p, &result, err));
+    TRY(sfp__directory_has(out, RESULT, &result, err));
     TRY(sfp__plan_path(p, SFP__STORE_NAME, store, sizeof store, err));
     if (events || checkpoint || result || sfp__store_is_one(store))
         return SFP_OK;
-    TRY(sfp__directory_find(p->opt->out, count, names, found, sizeof found, err));
-    if (!*found)
-        return SFP_OK;
-    return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of a run; choose another --out", p->opt->out,
-                     found);
+    TRY(sfp__directory_find(out, count, names, found, sizeof found, err));
+    return *found
+               ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of a run; choose another --out", out, found)
+               : SFP_OK;
 }
 
 /* The next run would take the output files for images. */
@@ -208,7 +202,7 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
     unsigned kinds = SFP__FILES_UNFINISHED;
     bool checkpoint, result;
     TRY(has_checkpoint(p, &checkpoint, err));
-    TRY(has_result(p, &result, err));
+    TRY(sfp__directory_has(out, RESULT, &result, err));
     if (!run->resumed && (checkpoint || result)) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
         /* The events stay until the new run opens the file: they show that the directory belongs to a run (check_owner). */
@@ -270,17 +264,7 @@ static sfp_status restore_result(sfp__run *run, const char *path, const sfp__jso
     return live ? sfp__classes_restore(&run->classes, &run->plan, err) : SFP_OK;
 }
 
-/* Compares the settings in the result of a position with those of this run. restore_result reports one that cannot be read. */
-static sfp_status check_config(const sfp__plan *p, const char *path, const sfp__json_value *root, sfp_error *err)
-{
-    OWNED_BY(sfp__result_done) sfp_result then = {0};
-    sfp_error unused;
-    if (parse_result(path, root, &then, &unused) != SFP_OK)
-        return SFP_OK;
-    return sfp__settings_same(p->opt->given, path, &then, p->live, err);
-}
-
-/* The same for a run that has a result but no checkpoint. */
+/* Compares the settings of a run that has a result but no checkpoint with those of this run. */
 static sfp_status check_finished(const sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result then = {0};
@@ -302,6 +286,7 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
     if (!p->opt->out)
         return SFP_OK;
     OWNED sfp__json_value *root = NULL;
+    OWNED_BY(sfp__result_done) sfp_result then = {0};
     bool found;
     TRY(peek_checkpoint(p, path, method, &root, err));
     TRY(has_checkpoint(p, &found, err));
@@ -311,18 +296,8 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "%s: the checkpoint is of a run %s%s, expected one %s%s", path,
                          *method ? "with --method " : "without --method", method, *now ? "with --method " : "without --method",
                          now);
-    return check_config(p, path, root, err);
-}
-
-/* A finished run stays finished when its checkpoint is removed: reads its result. SFP_ENOTFOUND: there is none. */
-static sfp_status restore_finished(sfp__run *run, sfp_error *err)
-{
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    TRY(read_result_file(&run->plan, &r, err));
-    if (!r.finished)
-        return SFP_ENOTFOUND;
-    sfp__journal_restore(&run->journal, &run->plan, &r, true);
-    return SFP_OK;
+    /* restore_result reports a result that cannot be read */
+    return parse_result(path, root, &then, NULL) ? SFP_OK : sfp__settings_same(p->opt->given, path, &then, p->live, err);
 }
 
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
@@ -336,12 +311,15 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run; use --out DIR");
     TRY(sfp__plan_path(p, "checkpoint", path, sizeof path, err));
     sfp_status status = sfp__learner_resume(run->learner, path, &text, &used_old, err);
-    if (status == SFP_ENOTFOUND) {
-        status = restore_finished(run, err);
-        run->resumed = *finished = status == SFP_OK;
-        if (status != SFP_ENOTFOUND)
-            return status;
+    if (status == SFP_ENOTFOUND) { /* a finished run stays finished when its checkpoint is removed */
+        OWNED_BY(sfp__result_done) sfp_result r = {0};
         bool events;
+        status = read_result_file(p, &r, err);
+        run->resumed = *finished = status == SFP_OK && r.finished;
+        if (*finished)
+            sfp__journal_restore(&run->journal, p, &r, true);
+        if (*finished || (status && status != SFP_ENOTFOUND))
+            return status;
         TRY(sfp__directory_has(p->opt->out, SFP__RUN_EVENTS, &events, err));
         if (events)
             sfp__plan_info(

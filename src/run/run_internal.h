@@ -156,8 +156,9 @@ void sfp__run_report_evaluation(void *ctx, uint64_t done);
 
 /* ---------------------------------------------------------------------- plan.c */
 
-void sfp__plan_info(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void sfp__plan_warn(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sfp__plan_log(const sfp__plan *p, sfp_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#define sfp__plan_info(p, ...) sfp__plan_log(p, SFP_LOG_INFO, __VA_ARGS__)
+#define sfp__plan_warn(p, ...) sfp__plan_log(p, SFP_LOG_WARNING, __VA_ARGS__)
 bool sfp__plan_stopped(const sfp__plan *p);
 /* Writes DIR/NAME to buf. */
 sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err);

@@ -50,7 +50,7 @@ static const sfp__no_effect_rule rules[] = {
      "without a queue, batches that arrive while the learner is busy are dropped"},
     {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
     {"cache-size", "!cache", "no cache", "nothing is stored; use --cache DIR"},
-    {"resize normalise taps tap-mean cache", "features=on", "data {data}", "its features are learned from as they are"},
+    {"resize normalise taps tap-mean merge-tokens cache", "features=on", "data {data}", "its features are learned from as they are"},
 };
 
 sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
@@ -114,20 +114,16 @@ static bool is_recorded(const sfp__opt *o)
     return o->type != SFP__OPT_GROUP && o->resume != SFP__NOT_SAVED;
 }
 
-/* A number that equals its default is recorded as the default is written: 0.50 as 0.5. */
-static sfp_status record(const sfp__opt *o, const char *value, sfp_result *r, sfp_error *err)
-{
-    const char *key = o->name, *default_value = sfp__opt_default(o);
-    TRY(sfp__result_config(r, key, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
-    return sfp__result_default(r, key, default_value ? default_value : "", err);
-}
-
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
-        const char *value = is_recorded(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
-        if (value)
-            TRY(record(&a->opts[i], value, r, err));
+        const char *key = a->opts[i].name, *otherwise = sfp__opt_default(&a->opts[i]);
+        const char *value = is_recorded(&a->opts[i]) ? sfp__args_value(a, key) : NULL;
+        if (!value)
+            continue;
+        /* a number that equals its default is recorded as the default is written: 0.50 as 0.5 */
+        TRY(sfp__result_config(r, key, otherwise && sfp__same_number(value, otherwise) ? otherwise : value, err));
+        TRY(sfp__result_default(r, key, otherwise ? otherwise : "", err));
     }
     return SFP_OK;
 }

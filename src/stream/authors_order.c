@@ -10,28 +10,13 @@ typedef struct twister {
     int next; /* the first word that was not used yet */
 } twister;
 
-static void seed_twister(twister *t, uint32_t seed)
+static uint32_t draw_word(twister *t)
 {
-    for (uint32_t i = 0; i < MT_WORDS; i++) {
-        t->word[i] = seed;
-        seed = UINT32_C(1812433253) * (seed ^ (seed >> 30)) + i + 1;
-    }
-    t->next = MT_WORDS;
-}
-
-static void refill(twister *t)
-{
-    for (int i = 0; i < MT_WORDS; i++) {
+    for (int i = 0; t->next == MT_WORDS && i < MT_WORDS; i++) {
         uint32_t y = (t->word[i] & UINT32_C(0x80000000)) | (t->word[(i + 1) % MT_WORDS] & UINT32_C(0x7fffffff));
         t->word[i] = t->word[(i + MT_SHIFT) % MT_WORDS] ^ (y >> 1) ^ (y & 1 ? UINT32_C(0x9908b0df) : 0);
     }
-    t->next = 0;
-}
-
-static uint32_t draw_word(twister *t)
-{
-    if (t->next == MT_WORDS)
-        refill(t);
+    t->next %= MT_WORDS;
     uint32_t y = t->word[t->next++];
     y ^= y >> 11;
     y ^= (y << 7) & UINT32_C(0x9d2c5680);
@@ -53,8 +38,11 @@ static uint32_t draw_index(twister *t, uint32_t max)
 
 void sfp__authors_shuffle(int64_t *a, int n, uint32_t seed)
 {
-    twister t;
-    seed_twister(&t, seed);
+    twister t = {.next = MT_WORDS};
+    for (uint32_t i = 0; i < MT_WORDS; i++) {
+        t.word[i] = seed;
+        seed = UINT32_C(1812433253) * (seed ^ (seed >> 30)) + i + 1;
+    }
     for (int i = n - 1; i > 0; i--) {
         uint32_t j = draw_index(&t, (uint32_t)i);
         int64_t other = a[i];

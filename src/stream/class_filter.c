@@ -70,14 +70,6 @@ static sfp_status match(sfp__class_filter *f, const sfp_source *inner, int class
     return SFP_OK;
 }
 
-static sfp_status copy_domains(sfp_source *s, const sfp_source *inner, sfp_error *err)
-{
-    TRY(sfp__alloc(&s->domain_names, (size_t)inner->domains, sizeof *s->domain_names, err));
-    for (; s->domains < inner->domains; s->domains++)
-        TRY(sfp__check_memory((s->domain_names[s->domains] = sfp__strdup(inner->domain_names[s->domains])), err));
-    return SFP_OK;
-}
-
 static sfp_status list_images(sfp__class_filter *f, const sfp_source *inner, sfp_error *err)
 {
     f->base.count = 0;
@@ -106,7 +98,9 @@ sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *co
     TRY(sfp__alloc(&f->label_of, (size_t)inner->classes, sizeof *f->label_of, err));
     TRY(sfp__alloc(&f->foreign, (size_t)inner->classes, sizeof *f->foreign, err));
     TRY(match(f, inner, classes, names, err));
-    TRY(copy_domains(s, inner, err));
+    TRY(sfp__alloc(&s->domain_names, (size_t)inner->domains, sizeof *s->domain_names, err));
+    for (; s->domains < inner->domains; s->domains++)
+        TRY(sfp__check_memory((s->domain_names[s->domains] = sfp__strdup(inner->domain_names[s->domains])), err));
     TRY(list_images(f, inner, err));
     s->keeps_order = inner->keeps_order;
     f->inner = inner; /* last, because the caller keeps it on failure */

@@ -90,7 +90,7 @@ static const char create_sql[] =
       "SELECT standing, count(*), sum(label IS NULL), count(predicted), sum(predicted IS NOT NULL AND label IS NOT NULL)"       \
       " FROM sample GROUP BY standing")                                                                                         \
     X(CORRECTED, "SELECT count(DISTINCT sample) FROM earlier_label")                                                            \
-    X(MAX_ID, "SELECT max(id) FROM sample")                                                                                     \
+    X(NEXT_ID, "SELECT max(id) + 1 FROM sample")                                                                                \
     X(PREDICTIONS, "SELECT id, predicted, timestamp, name, class, probability, unknown FROM sample"                             \
                    " WHERE predicted IS NOT NULL AND id >= ?1 ORDER BY id")                                                     \
     X(GET, "SELECT value FROM meta WHERE key = ?1")                                                                             \
@@ -99,6 +99,9 @@ static const char create_sql[] =
     X(UNDO_MAX, "SELECT max(generation) FROM undo")                                                                             \
     X(UNDO_ALL, "UPDATE sample SET learned = u.learned, standing = 0 FROM undo u WHERE u.sample = id AND u.generation = ?1"     \
                 " AND standing <> 4")                                                                                           \
+    X(USER_VERSION, "PRAGMA user_version")                                                                                      \
+    X(APPLICATION_ID, "PRAGMA application_id")                                                                                  \
+    X(TABLES, "SELECT count(*) FROM sqlite_master")                                                                             \
     X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                      \
     X(RESTART, "UPDATE sample SET learned = NULL, standing = 0 WHERE learned IS NOT NULL")                                      \
     X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                 \
@@ -145,7 +148,7 @@ struct sfp__store {
     int64_t oldest;     /* what older ones contain is not known any more */
     sfp__store_counts counts;
     sfp__digest salt;
-    int data_version;      /* of the last look for requests; -1: there may be one */
+    int64_t data_version;  /* of the last look for requests; -1: there may be one */
     bool renames;          /* a class was renamed */
     uint64_t redeliveries; /* number of times that samples must be delivered again */
     bool created, discard;
@@ -301,10 +304,13 @@ void sfp__stored_done(sfp__stored *s)
     *s = (sfp__stored){0};
 }
 
-static int64_t milliseconds_now(void)
+/* Finds the text that a statement returns for a key; *out NULL: none. */
+static sfp_status find_text(sfp__store *s, int which, const char *key, char **out, sfp_error *err)
 {
-    struct timespec now;
-    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *out = NULL;
+    TRY(query(s, &st, err, which, "t", key));
+    return st ? copy_text(st, 0, out, err) : SFP_OK;
 }
 
 static sfp_status get_number(sfp__store *s, const char *key, int64_t *out, sfp_error *err)
@@ -315,14 +321,12 @@ static sfp_status get_number(sfp__store *s, const char *key, int64_t *out, sfp_e
     return SFP_OK;
 }
 
-static sfp_status get_digest(sfp__store *s, const char *key, sfp__digest *out, sfp_error *err)
+/* Reads the number that a statement without parameters returns; 0: no row, or NULL. */
+static sfp_status read_number(sfp__store *s, int which, int64_t *out, sfp_error *err)
 {
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
-    *out = (sfp__digest){0};
-    TRY(query(s, &st, err, GET, "t", key));
-    const void *value = st ? sqlite3_column_blob(st, 0) : NULL;
-    if (value && sqlite3_column_bytes(st, 0) == (int)sizeof *out)
-        memcpy(out, value, sizeof *out);
+    TRY(query(s, &st, err, which, ""));
+    *out = st ? sqlite3_column_int64(st, 0) : 0;
     return SFP_OK;
 }
 
@@ -339,18 +343,6 @@ bool sfp__store_is_one(const char *path)
     return st.st_size == 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && memcmp(head + 68, number, 4) == 0);
 }
 
-/* Reads the number that a statement without parameters returns. */
-static sfp_status read_number(sfp__store *s, const char *sql, int *out, sfp_error *err)
-{
-    sqlite3_stmt *st = NULL;
-    bool some = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW;
-    if (some)
-        *out = sqlite3_column_int(st, 0);
-    sfp_status status = some ? SFP_OK : fail_db(s, err);
-    (void)sqlite3_finalize(st);
-    return status;
-}
-
 static sfp_status fail_foreign(const sfp__store *s, sfp_error *err)
 {
     return sfp__fail(err, SFP_EFORMAT, "%s: not a store of samples, but a database of another program; choose another --out",
@@ -361,12 +353,12 @@ static sfp_status fail_foreign(const sfp__store *s, sfp_error *err)
 static sfp_status create_tables(sfp__store *s, sfp_error *err)
 {
     char pragmas[128];
-    int layout = 0, application = 0, tables = 0;
-    TRY(read_number(s, "PRAGMA user_version", &layout, err));
+    int64_t layout, application, tables;
+    TRY(read_number(s, USER_VERSION, &layout, err));
     if (layout == 0) { /* another process may create them at the same time */
         TRY(begin(s, err));
-        TRY(read_number(s, "PRAGMA user_version", &layout, err));
-        TRY(read_number(s, "SELECT count(*) FROM sqlite_master", &tables, err));
+        TRY(read_number(s, USER_VERSION, &layout, err));
+        TRY(read_number(s, TABLES, &tables, err));
         if (layout == 0 && tables > 0)
             return fail_foreign(s, err);
         (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION, LAYOUT);
@@ -375,21 +367,22 @@ static sfp_status create_tables(sfp__store *s, sfp_error *err)
             return fail_db(s, err);
         s->created = layout == 0;
         TRY(commit(s, err));
-        TRY(read_number(s, "PRAGMA user_version", &layout, err));
+        TRY(read_number(s, USER_VERSION, &layout, err));
     }
-    TRY(read_number(s, "PRAGMA application_id", &application, err));
+    TRY(read_number(s, APPLICATION_ID, &application, err));
     if (application != APPLICATION)
         return fail_foreign(s, err);
     if (layout != LAYOUT)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the layout has version %d, expected %d; choose another --out", path_of(s), layout,
-                         LAYOUT);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the layout has version %d, expected %d; choose another --out", path_of(s),
+                         (int)layout, LAYOUT);
     return SFP_OK;
 }
 
 static sfp_status load_counts(sfp__store *s, sfp_error *err)
 {
-    OWNED_BY(reset) sqlite3_stmt *st = NULL, *corrected = NULL;
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
     sfp__store_counts c = {0};
+    int64_t corrected;
     TRY(query(s, &st, err, COUNTS, ""));
     for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
         if (code != SQLITE_ROW)
@@ -405,26 +398,27 @@ static sfp_status load_counts(sfp__store *s, sfp_error *err)
         c.late += late;
         c.expired += standing == SFP__DROPPED ? predicted - late : 0;
     }
-    TRY(query(s, &corrected, err, CORRECTED, ""));
-    c.corrected = corrected ? (uint64_t)sqlite3_column_int64(corrected, 0) : 0;
+    TRY(read_number(s, CORRECTED, &corrected, err));
+    c.corrected = (uint64_t)corrected;
     s->counts = c;
     return SFP_OK;
 }
 
 static sfp_status load_numbers(sfp__store *s, sfp_error *err)
 {
-    int64_t logged, generation;
-    OWNED_BY(reset) sqlite3_stmt *st = NULL;
-    TRY(query(s, &st, err, MAX_ID, ""));
-    int64_t last = st && sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0) : -1;
+    int64_t next, logged, generation, renames;
+    OWNED_BY(reset) sqlite3_stmt *salt = NULL;
+    TRY(read_number(s, NEXT_ID, &next, err));
+    TRY(read_number(s, RENAMES, &renames, err));
     TRY(get_number(s, "logged", &logged, err));
     TRY(get_number(s, "generation", &generation, err));
     TRY(get_number(s, "oldest", &s->oldest, err));
-    TRY(get_digest(s, "salt", &s->salt, err));
-    OWNED_BY(reset) sqlite3_stmt *renames = NULL;
-    TRY(query(s, &renames, err, RENAMES, ""));
-    s->renames = renames && sqlite3_column_int64(renames, 0) > 0;
-    s->next_id = s->first_new_id = (uint64_t)(last + 1);
+    TRY(query(s, &salt, err, GET, "t", "salt"));
+    const void *value = salt ? sqlite3_column_blob(salt, 0) : NULL;
+    if (value && sqlite3_column_bytes(salt, 0) == (int)sizeof s->salt)
+        memcpy(&s->salt, value, sizeof s->salt);
+    s->renames = renames > 0;
+    s->next_id = s->first_new_id = (uint64_t)next;
     s->logged = (uint64_t)logged;
     s->generation = generation + 1;
     return load_counts(s, err);
@@ -570,7 +564,7 @@ sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp
 {
     LOCK(s);
     TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
-               milliseconds_now(), label));
+               sfp__time_of_day(), label));
     *id = s->next_id++;
     s->counts.standing[SFP__WAITING]++;
     s->counts.unlabelled += label == NULL;
@@ -598,7 +592,7 @@ static sfp_status set_label(sfp__store *s, uint64_t id, const char *label, sfp_e
         OWNED_BY(reset) sqlite3_stmt *st = NULL;
         TRY(query(s, &st, err, HAS_EARLIER, "i", (int64_t)id));
         first = !st;
-        TRY(change(s, err, KEEP_LABEL, "ii", (int64_t)id, milliseconds_now()));
+        TRY(change(s, err, KEEP_LABEL, "ii", (int64_t)id, sfp__time_of_day()));
     }
     /* a correction that was taken back before it was learned leaves nothing to do */
     sfp__standing now = was.learned && strcmp(was.learned, label) == 0 ? SFP__LEARNED : SFP__WAITING;
@@ -666,12 +660,8 @@ sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *ou
 sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_error *err)
 {
     LOCK(s);
-    OWNED_BY(reset) sqlite3_stmt *st = NULL;
     *out = NULL;
-    if (!s->renames)
-        return SFP_OK;
-    TRY(query(s, &st, err, CLASS, "t", label));
-    return st ? copy_text(st, 0, out, err) : SFP_OK;
+    return s->renames ? find_text(s, CLASS, label, out, err) : SFP_OK;
 }
 
 sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
@@ -680,7 +670,7 @@ sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *
     TRY(change(s, err, UNRENAME, "t", to));
     TRY(change(s, err, RENAME_AGAIN, "tt", from, to));
     TRY(change(s, err, RENAME, "tt", from, to));
-    TRY(change(s, err, KEEP_LABELS, "ti", from, milliseconds_now()));
+    TRY(change(s, err, KEEP_LABELS, "ti", from, sfp__time_of_day()));
     TRY(change(s, err, RELABEL, "tt", from, to));
     TRY(change(s, err, SETTLE, "")); /* those that were learned with the new name before they got the old one */
     TRY(change(s, err, RELABEL_LINES, "tt", from, to));
@@ -716,25 +706,17 @@ sfp_status sfp__store_each_of_class(sfp__store *s, const char *label,
 
 /* ------------------------------------------------------------------ labels.csv */
 
-static sfp_status find_line(sfp__store *s, const char *name, char **label, sfp_error *err)
-{
-    OWNED_BY(reset) sqlite3_stmt *st = NULL;
-    *label = NULL;
-    TRY(query(s, &st, err, LINE, "t", name));
-    return st ? copy_text(st, 0, label, err) : SFP_OK;
-}
-
 sfp_status sfp__store_line(sfp__store *s, const char *name, char **label, sfp_error *err)
 {
     LOCK(s);
-    return find_line(s, name, label, err);
+    return find_text(s, LINE, name, label, err);
 }
 
 sfp_status sfp__store_set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
 {
     LOCK(s);
     OWNED char *was = NULL;
-    TRY(find_line(s, name, &was, err));
+    TRY(find_text(s, LINE, name, &was, err));
     *changed = !was || strcmp(was, label) != 0;
     return *changed ? change(s, err, SET_LINE, "tt", name, label) : SFP_OK;
 }
@@ -965,13 +947,8 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
         return sfp__fail(err, SFP_EFORMAT,
                          "%s: the checkpoint beside the store is older (%lld, expected at least %lld); restore both together",
                          path_of(s), (long long)generation, (long long)s->oldest);
-    for (;;) {
-        int64_t last = 0;
-        {
-            OWNED_BY(reset) sqlite3_stmt *st = NULL;
-            TRY(query(s, &st, err, UNDO_MAX, ""));
-            last = st ? sqlite3_column_int64(st, 0) : 0;
-        }
+    for (int64_t last;;) {
+        TRY(read_number(s, UNDO_MAX, &last, err));
         if (last <= generation)
             break;
         TRY(change(s, err, UNDO_ALL, "i", last));
@@ -1005,14 +982,10 @@ sfp_status sfp__store_next_request(sfp__store *s, int64_t after, sfp__request *o
     *found = false;
     if (!s->path) /* no other process can open it */
         return SFP_OK;
-    int version = 0;
-    {
-        OWNED_BY(reset) sqlite3_stmt *st = NULL;
-        TRY(query(s, &st, err, DATA_VERSION, ""));
-        version = st ? sqlite3_column_int(st, 0) : 0;
-        if (version == s->data_version)
-            return SFP_OK;
-    }
+    int64_t version;
+    TRY(read_number(s, DATA_VERSION, &version, err));
+    if (version == s->data_version)
+        return SFP_OK;
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     OWNED_BY(sfp__request_done) sfp__request r = {0};
     TRY(query(s, &st, err, REQUESTS, "i", after));

@@ -86,17 +86,28 @@ void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream)
     }
 }
 
+static sfp_status numbers_to(int64_t n, int64_t **out, sfp_error *err)
+{
+    TRY(sfp__alloc(out, (size_t)n, sizeof **out, err));
+    for (int64_t i = 0; i < n; i++)
+        (*out)[i] = i;
+    return SFP_OK;
+}
+
+sfp_status sfp__shuffled(int64_t n, uint64_t seed, uint64_t stream, int64_t **out, sfp_error *err)
+{
+    TRY(numbers_to(n, out, err));
+    sfp__shuffle(*out, n, seed, stream);
+    return SFP_OK;
+}
+
 sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_error *err)
 {
-    int64_t *list;
-    TRY(sfp__alloc(&list, (size_t)classes, sizeof *list, err));
-    for (int i = 0; i < classes; i++)
-        list[i] = i;
+    TRY(numbers_to(classes, class_at, err));
     if (order < -1) /* -1: the first order of the authors is the natural one */
-        sfp__authors_shuffle(list, classes, (uint32_t)(-(int64_t)order - 1));
+        sfp__authors_shuffle(*class_at, classes, (uint32_t)(-(int64_t)order - 1));
     else if (order > 0)
-        sfp__shuffle(list, classes, (uint64_t)(int64_t)order, CLASS_STREAM);
-    *class_at = list;
+        sfp__shuffle(*class_at, classes, (uint64_t)(int64_t)order, CLASS_STREAM);
     return SFP_OK;
 }
 

@@ -29,6 +29,8 @@ extern const sfp__source_kind sfp__source_folder, sfp__source_manifest, sfp__sou
 int sfp__natural_compare(const char *a, const char *b);
 /* Shuffles with the algorithm of Fisher and Yates and the random numbers of (seed, stream); n is at most SFP__RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
+/* Shuffles the numbers below n; *out (n) is allocated by sfp__malloc. */
+sfp_status sfp__shuffled(int64_t n, uint64_t seed, uint64_t stream, int64_t **out, sfp_error *err);
 /* Shuffles as np.random.seed(seed); np.random.shuffle(a) do (authors_order.c). */
 void sfp__authors_shuffle(int64_t *a, int n, uint32_t seed);
 /* Writes the class at each place of the order to *class_at (classes), allocated by sfp__malloc. order 0: natural order; above 0:

@@ -66,15 +66,6 @@ static sfp_status split_by_classes(const sfp_source *s, const char *spec, int *s
     return SFP_OK;
 }
 
-static int32_t find_name(char **names, int count, const char *s, size_t n)
-{
-    for (int i = 0; i < count; i++) {
-        if (strlen(names[i]) == n && memcmp(names[i], s, n) == 0)
-            return i;
-    }
-    return -1;
-}
-
 static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n, sfp_error *err)
 {
     char text[SFP__NAME_MAX];
@@ -97,8 +88,10 @@ static sfp_status split_by_domains(const sfp_source *s, const char *list, sfp__t
         domain[tasks] = tasks;
     for (const char *at = *list ? list : NULL; at;) {
         size_t n = strcspn(at, ",");
-        int32_t d = find_name(s->domain_names, s->domains, at, n);
-        if (d < 0)
+        int32_t d = 0;
+        while (d < s->domains && (strlen(s->domain_names[d]) != n || memcmp(s->domain_names[d], at, n) != 0))
+            d++;
+        if (d == s->domains)
             return unknown_domain(s, at, n, err);
         for (int t = 0; t < tasks; t++)
             if (domain[t] == d)

@@ -41,19 +41,6 @@ static sfp_status make_labels(int source_classes, int classes, sfp__tasks *out, 
     return SFP_OK;
 }
 
-/* Sets stream labels by the class order. */
-static sfp_status order_classes(int classes, int order, sfp__tasks *out, sfp_error *err)
-{
-    OWNED int64_t *at = NULL;
-    TRY(sfp__class_order(classes, order, &at, err));
-    TRY(make_labels(classes, classes, out, err));
-    for (int k = 0; k < classes; k++) {
-        out->source_label[k] = (int32_t)at[k];
-        out->label_of[at[k]] = k;
-    }
-    return SFP_OK;
-}
-
 typedef struct ranked {
     int task; /* the first one with this class */
     int32_t label, source;
@@ -102,11 +89,6 @@ static int compare_labels(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool has_class(const sfp__task *t, int32_t label)
-{
-    return bsearch(&label, t->class_of, (size_t)t->classes, sizeof label, compare_labels) != NULL;
-}
-
 /* Appends each image to its tasks, or, while tasks have no sample arrays, only counts it. */
 static sfp_status assign_images(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
 {
@@ -122,7 +104,8 @@ static sfp_status assign_images(const sfp_source *s, const sfp_record *r, const 
             to = m->by_class ? out->count : from + 1;
         for (int t = from; t >= 0 && t < to; t++) {
             sfp__task *task = &out->task[t];
-            if (m->by_class && !has_class(&m->like->task[t], label))
+            const sfp__task *like = m->by_class ? &m->like->task[t] : NULL;
+            if (like && !bsearch(&label, like->class_of, (size_t)like->classes, sizeof label, compare_labels))
                 continue;
             if (task->sample)
                 task->sample[task->count] = i;
@@ -217,6 +200,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__s
     static const sfp__stream_order natural = {0};
     order = order ? order : &natural;
     OWNED sfp_record *r = NULL;
+    OWNED int64_t *class_at = NULL;
     OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
     uint64_t without = 0;
@@ -226,7 +210,12 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__s
     if (without == (uint64_t)s->count)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no labelled images", s->kind->name, s->path);
     TRY(sfp__task_split_make(s, r, spec, &c, err));
-    TRY(order_classes(s->classes, order->classes, &made, err));
+    TRY(sfp__class_order(s->classes, order->classes, &class_at, err));
+    TRY(make_labels(s->classes, s->classes, &made, err));
+    for (int k = 0; k < s->classes; k++) {
+        made.source_label[k] = (int32_t)class_at[k];
+        made.label_of[class_at[k]] = k;
+    }
     if (c.kind == SFP__SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
     TRY(fill_tasks(s, r, &(membership){.split = &c}, &made, err));
@@ -276,16 +265,6 @@ static sfp_status match_classes(const sfp_source *test, const sfp_source *train,
     return SFP_OK;
 }
 
-/* Keeps at most `limit` samples, evenly spread. */
-static void thin_out(sfp__task *t, int64_t limit)
-{
-    if (limit <= 0 || t->count <= limit)
-        return;
-    for (int64_t i = 0; i < limit; i++)
-        t->sample[i] = t->sample[(int64_t)((__int128)i * t->count / limit)];
-    t->count = limit;
-}
-
 sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp__tasks *like, const char *spec,
                                   int64_t limit, sfp__tasks *out, sfp_error *err)
 {
@@ -305,8 +284,12 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
     TRY(match_names(test->domain_names, test->domains, train->domain_names, train->domains, domain_of, err));
     bool by_class = c.kind == SFP__SPLIT_GIVEN && !sfp__gives_tasks(test, r);
     TRY(fill_tasks(test, r, &(membership){&c, like, domain_of, by_class}, &made, err));
-    for (int t = 0; t < made.count; t++)
-        thin_out(&made.task[t], limit);
+    for (int t = 0; t < made.count; t++) { /* keeps at most `limit` samples, evenly spread */
+        sfp__task *task = &made.task[t];
+        for (int64_t i = 0; i < limit && limit < task->count; i++)
+            task->sample[i] = task->sample[(int64_t)((__int128)i * task->count / limit)];
+        task->count = limit > 0 && limit < task->count ? limit : task->count;
+    }
     TRY(list_classes(r, &made, err));
     made.free = c.kind == SFP__SPLIT_FREE;
     *out = TAKE(made);

@@ -1,4 +1,6 @@
-/* Runs that are stopped and resumed, and directories that have files already (streamfp.h, part 8). */
+/* Runs that are stopped and resumed, and directories that have files already (streamfp.h, part 8).
+ *
+ * No thread sanitizer: test_run.c stops and resumes runs on the same threads. */
 #include "run_world.h"
 
 #include <sys/stat.h>

@@ -13,7 +13,7 @@ prepare_inputs() {
     local i
     export STREAMFP_REGISTRY=$dir/inputs.db
     "$streamfp" pretrain --data synthetic:16 --img-size 16 --patch 8 --dim 16 --depth 3 --heads 1 --batch 16 --epochs 1 \
-        --score-every 0 --score-pictures 2 --threads 1 --out "$dir/backbone" >"$dir/log" 2>&1 || return 1
+        --score-every 0 --score-images 2 --threads 1 --out "$dir/backbone" >"$dir/log" 2>&1 || return 1
     small=(--backbone "$dir/backbone/model.safetensors" --threads 1)
     learner=(--preset paper --pool 4 --prompt-length 2 --prompt-layers 0-2 --buffer-size 4 --replay 2)
     mkdir -p "$dir/in/disc" "$dir/in/ring"

@@ -62,6 +62,30 @@ static const struct {
 } shapes[] = {{1, 1, 0},      {7, 5, 0},      {44, 12, 11},   {44, 100, 4},    {48, 44, 8},    {192, 768, 0},
               {576, 192, 64}, {1000, 192, 0}, {1537, 200, 0}, {2304, 768, 64}, {768, 3072, 0}, {3072, 768, 0}};
 
+TEST(rows_of_a_product_may_be_written_into_a_larger_matrix)
+{
+    enum { M = 9, FROM = 4 };
+    sfp__rng rng = sfp__rng_init(2, 0);
+    for (size_t s = 0; s < COUNT(shapes); s++) {
+        int n = shapes[s].n, k = shapes[s].k;
+        const sfp__gemm_weight_desc d = {.n = n, .k = k, .w = normals(&rng, (size_t)n * (size_t)k, 1), .align = shapes[s].align};
+        OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = pack(&d);
+        OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M - FROM, 1);
+        size_t panel = (size_t)sfp__gemm_panel(packed), count = (size_t)M * (size_t)n;
+        float *x = normals(&rng, (size_t)(M - FROM) * (size_t)k, 1), *part = floats(count), *y = filled(count, canary);
+        run(op, 0, packed, x, part);
+        int token = sfp__gemm_enter();
+        sfp__gemm_run_rows(op, 0, packed, x, y + FROM * panel, M);
+        sfp__gemm_leave(token);
+        for (size_t p = 0; p < (size_t)n / panel; p++) {
+            const float *to = y + p * M * panel;
+            for (size_t i = 0; i < FROM * panel; i++)
+                assert_true(to[i] == canary);
+            check_same("rows", to + FROM * panel, part + p * (M - FROM) * panel, (M - FROM) * panel * sizeof *to);
+        }
+    }
+}
+
 TEST(packed_products_equal_sums_in_double)
 {
     static const int rows[] = {1, 7, 197};

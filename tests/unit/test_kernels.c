@@ -379,6 +379,55 @@ static void compare_attention(const sfp__kernels *t, const head *h, const result
         assert_true(r.dpk[i] == canary && r.dpv[i] == canary);
 }
 
+TEST(weights_of_keys_multiply_their_probabilities)
+{
+    static const int sizes[][3] = {{1, 10, 0}, {1, 197, 4}, {26, 50, 0}, {97, 33, 7}, {5, 1, 0}}; /* nq, nk, np */
+    sfp__rng rng = sfp__rng_init(8, 0);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        int nq = sizes[i][0], nk = sizes[i][1], d = 20;
+        head h = make_head(&rng, nq, nk, sizes[i][2], d, 1);
+        const result plain = attend(ref, &h, WANT_ALL);
+        float *weight = floats((size_t)nk);
+        for (int j = 0; j < nk; j++)
+            weight[j] = (float)(1 + sfp__rng_below(&rng, 9));
+        h.a.weight = weight;
+        const result want = attend(ref, &h, WANT_ALL);
+        if (sizes[i][2] == 0 && nk > 1) { /* the definition: the probabilities without weights, multiplied and normalised again */
+            double sum = 0;
+            for (int j = 0; j < nk; j++)
+                sum += (double)plain.prob0[j] * (double)weight[j];
+            for (int j = 0; j < nk; j++)
+                assert_true(fabs((double)plain.prob0[j] * (double)weight[j] / sum - (double)want.prob0[j]) < 1e-6);
+        }
+        for (size_t k = 0; k < fast_count; k++) {
+            const result got = attend(fast[k], &h, WANT_ALL);
+            check_rows(label(fast[k]->isa, "weighted attention", "output"), got.out, want.out, nq, d, h.a.ldo, 1e-5);
+            check_near(label(fast[k]->isa, "weighted attention", "class row"), got.prob0, want.prob0, (size_t)nk, 1e-5);
+        }
+    }
+}
+
+TEST(nearest_rows_are_those_of_the_largest_products)
+{
+    static const int sizes[][3] = {{1, 1, 8}, {3, 2, 5}, {49, 98, 64}, {98, 97, 64}, {50, 33, 20}}; /* m, n, d */
+    sfp__rng rng = sfp__rng_init(9, 0);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        int m = sizes[i][0], n = sizes[i][1], d = sizes[i][2], want[128], got[128];
+        float *a = normals(&rng, (size_t)(m * d), 1), *b = normals(&rng, (size_t)(n * d), 1), product[128], expected[128];
+        if (n > 2)
+            memcpy(b + (n - 1) * d, b, (size_t)d * sizeof *b); /* of equal rows the first one is chosen */
+        ref->nearest_rows(m, n, d, a, b, want, expected, NULL);
+        for (size_t k = 0; k < fast_count; k++) {
+            void *scratch = NULL;
+            assert_int_equal(posix_memalign(&scratch, 64, fast[k]->attn_scratch(m, n, d) * sizeof(float)), 0);
+            fast[k]->nearest_rows(m, n, d, a, b, got, product, scratch);
+            free(scratch);
+            assert_memory_equal(got, want, (size_t)m * sizeof *got);
+            check_near(label(fast[k]->isa, "nearest rows", "products"), product, expected, (size_t)m, 1e-5);
+        }
+    }
+}
+
 TEST(attention_agrees_forward_and_backward)
 {
     static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7},

@@ -125,6 +125,46 @@ TEST(all_threads_take_part)
     }
 }
 
+/* Each piece reads what all pieces of the phase before it wrote. */
+typedef struct phased {
+    int pieces;
+    long value[2][8];
+    bool sleeps; /* some pieces take longer than the others spin */
+} phased;
+
+static void add_phase(void *ctx, int index, int worker)
+{
+    phased *p = ctx;
+    (void)worker;
+    int phase = index / p->pieces, piece = index % p->pieces;
+    const long *from = p->value[phase % 2];
+    long sum = piece;
+    for (int i = 0; i < p->pieces; i++)
+        sum += from[i];
+    if (p->sleeps && piece == phase % p->pieces)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    p->value[1 - phase % 2][piece] = sum % 1000003;
+}
+
+TEST(a_phase_begins_when_the_one_before_it_has_ended)
+{
+    static const int threads[] = {1, 2, 3, 8};
+    for (int pieces = 1; pieces <= 8; pieces += 3)
+        for (int sleeps = 0; sleeps < 2; sleeps++) {
+            int phases = sleeps ? 20 : 500;
+            phased want = {.pieces = pieces};
+            for (int i = 0; i < phases * pieces; i++)
+                add_phase(&want, i, 0);
+            for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+                OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(threads[t]);
+                phased got = {.pieces = pieces, .sleeps = sleeps};
+                sfp__thread_pool_run_phases(p, phases, pieces, add_phase, &got);
+                sfp__thread_pool_run(p, 4, add, &(sums){0}); /* the pool forgets the phases */
+                assert_memory_equal(got.value, want.value, sizeof want.value);
+            }
+        }
+}
+
 typedef struct caller {
     sfp__thread_pool *pool;
     sums s;

@@ -186,6 +186,88 @@ TEST(any_number_of_threads_gives_the_same_bytes)
     }
 }
 
+/* All outputs that a divided sample can have, and its prefixes, which depend on its query. */
+typedef struct divided {
+    float *x, *prefix[2], *query, *feature, *embed, *mean_embed, *attention, *tap;
+    sfp__vit_prompt prompts[4];
+} divided;
+
+enum { DIVIDED_B = 3, DIVIDED_SIDE = 44, DIVIDED_D = 24, DIVIDED_PATCHES = 121, DIVIDED_DEPTH = 4 };
+
+static void prefixes_of_queries(void *ctx, int first, int n, const float *query)
+{
+    const divided *d = ctx;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++)
+            for (int r = 0; r < ROWS; r++)
+                for (int c = 0; c < DIVIDED_D; c++)
+                    d->prefix[k][((first + i) * ROWS + r) * DIVIDED_D + c] = query[i * DIVIDED_D + c] * (float)(1 + r + k);
+}
+
+static divided run_divided(sfp__vit *v, int threads, int b, bool prompted)
+{
+    const size_t n = DIVIDED_B, D = DIVIDED_D, pixels = 3 * DIVIDED_SIDE * DIVIDED_SIDE;
+    sfp__rng rng = sfp__rng_init(5, 0);
+    divided d = {.x = normals(&rng, n * pixels, 1),
+                 .query = normals(&rng, n * D, 1),
+                 .prefix = {filled(n * ROWS * D, NAN), filled(n * ROWS * D, NAN)},
+                 .feature = filled(n * D, 0),
+                 .embed = filled(n * DIVIDED_PATCHES * D, 0),
+                 .mean_embed = filled(n * D, 0),
+                 .attention = filled(n * 3 * (DIVIDED_PATCHES + 1), 0),
+                 .tap = filled(n * 3 * D, 0)};
+    for (int l = 0; l < 3; l += 2)
+        d.prompts[l] = (sfp__vit_prompt){.rows = ROWS, .k = d.prefix[0], .v = d.prefix[1]};
+    sfp__vit_pass p = {.b = b,
+                       .x = d.x,
+                       .feature = d.feature,
+                       .embed = d.embed,
+                       .mean_embed = d.mean_embed,
+                       .class_attention = d.attention,
+                       .tap = d.tap,
+                       .taps = 2,
+                       .tap_mean = true};
+    if (prompted) { /* the query of the last sample is known */
+        p.prompts = d.prompts;
+        p.query = d.query;
+        p.queries = b > 1 ? b - 1 : b;
+        p.compose = prefixes_of_queries;
+        p.compose_ctx = &d;
+    }
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads);
+    OWNED_PTR(sfp__vit_plan_free)
+    sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.prefix_rows = ROWS, .queries = prompted});
+    MUST(sfp__vit_plan_prepare(plan, DIVIDED_B, &err));
+    assert_int_equal(plan->parts, threads == 1 ? 0 : threads); /* else nothing is tested */
+    run(plan, &p);
+    return d;
+}
+
+TEST(a_divided_sample_has_the_same_bytes)
+{
+    static const int threads[] = {2, 3, 7};
+    for (int variant = 0; variant < 8; variant++) {
+        bool prompted = variant & 1;
+        sfp__vit_config c =
+            VIT_EPS(1e-5f, DIVIDED_SIDE, 4, DIVIDED_D, DIVIDED_DEPTH - (variant & 2) / 2, 3, 50, 0, 1, .pre_norm = variant & 4);
+        OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c);
+        for (int b = 1; b <= DIVIDED_B; b++) {
+            divided want = run_divided(v, 1, b, prompted);
+            for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+                divided got = run_divided(v, threads[i], b, prompted);
+                const size_t n = (size_t)b * sizeof(float), D = DIVIDED_D;
+                check_same("feature", got.feature, want.feature, n * D);
+                check_same("query", got.query, want.query, n * D);
+                check_same("embedding", got.embed, want.embed, n * DIVIDED_PATCHES * D);
+                check_same("mean embedding", got.mean_embed, want.mean_embed, n * D);
+                check_same("attention", got.attention, want.attention, n * 3 * (DIVIDED_PATCHES + 1));
+                check_same("taps", got.tap, want.tap, (prompted && b > 1 ? n - sizeof(float) : n) * 3 * D);
+                assert_true(want.feature[0] != 0 && want.mean_embed[0] != 0 && want.attention[0] > 0);
+            }
+        }
+    }
+}
+
 TEST(a_batch_equals_its_samples_one_by_one)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);

@@ -18,7 +18,7 @@ enum { RACES_ONLY = 1 };
 enum { RACES_ONLY = 0 };
 #endif
 
-/* With the address sanitizer a sample of the tensors is compared with central differences: the preset cblas compares all. */
+/* With the address sanitizer a sample of the tensors is compared with central differences: plain builds compare all. */
 #ifdef __SANITIZE_ADDRESS__
 enum { COMPARE_EVERY = 4 };
 #else
@@ -47,6 +47,9 @@ typedef struct vit_oracle_pass {
      * no prefixes. */
     int (*prefix)(void *ctx, int l, const double *tokens, const double **k, const double **v);
     void *ctx;
+    int merge;                        /* pairs of tokens that each block but the last merges; without prefixes */
+    double *class_tokens;             /* (depth, D) after each block */
+    double *mean;                     /* (D) over patches of the normed tokens that enter the last block */
     double *feature;                  /* (D) */
     double *embed;                    /* (L, D) */
     double *tokens[VIT_ORACLE_DEPTH]; /* (T, D) after block l */
@@ -103,10 +106,10 @@ static UNUSED void oracle_linear(int n, int k, const double *w, const double *b,
     }
 }
 
-/* Computes out (T, D) from qkv (T, 3, D) with a prefix pk, pv (P, D). class_row (H, T): attention of the class token; NULL:
+/* Computes out (T, D) from qkv (T, 3, D) with a prefix pk, pv (P, D). size (T): number of patches of each token. class_row (H, T): attention of the class token; NULL:
  * not wanted. */
 static UNUSED void oracle_attention(const sfp__vit_config *config, int T, const double *qkv, int P, const double *pk,
-                                    const double *pv, double *out, double *class_row)
+                                    const double *pv, const double *size, double *out, double *class_row)
 {
     int D = config->dim, H = config->heads, d = D / H;
     double *p = doubles((size_t)(P + T));
@@ -118,6 +121,7 @@ static UNUSED void oracle_attention(const sfp__vit_config *config, int T, const 
                 p[j] = 0;
                 for (int c = 0; c < d; c++)
                     p[j] += qkv[i * 3 * D + h * d + c] * key[c] / sqrt((double)d);
+                p[j] += j < P ? 0 : log(size[j - P]);
                 max = fmax(max, p[j]);
             }
             for (int j = 0; j < P + T; j++)
@@ -153,6 +157,59 @@ static UNUSED void oracle_embed(const vit_oracle *o, const vit_oracle_pass *pass
         }
 }
 
+/* Merges pairs of tokens by the means over heads of their keys. Returns the number of tokens that are left. */
+static UNUSED int oracle_merge(const sfp__vit_config *config, int T, int pairs, const double *qkv, double *x, double *size)
+{
+    int D = config->dim, H = config->heads, d = D / H;
+    double *key = doubles((size_t)(T * d));
+    for (int t = 0; t < T; t++) {
+        double length = 0;
+        for (int c = 0; c < d; c++) {
+            for (int h = 0; h < H; h++)
+                key[t * d + c] += qkv[t * 3 * D + D + h * d + c] / H;
+            length += key[t * d + c] * key[t * d + c];
+        }
+        for (int c = 0; c < d; c++)
+            key[t * d + c] /= sqrt(length);
+    }
+    int *partner = kept_calloc((size_t)T, sizeof *partner), left = T;
+    bool *gone = kept_calloc((size_t)T, sizeof *gone);
+    double *cosine = doubles((size_t)T), *sum = doubles((size_t)(T * D)), *weight = doubles((size_t)T);
+    for (int a = 1; a < T; a += 2) {
+        cosine[a] = -2;
+        for (int b = 2; b < T; b += 2) {
+            double s = 0;
+            for (int c = 0; c < d; c++)
+                s += key[a * d + c] * key[b * d + c];
+            if (s > cosine[a]) {
+                cosine[a] = s;
+                partner[a] = b;
+            }
+        }
+    }
+    for (int t = 0; t < T; t++)
+        for (int c = 0; c < D; c++)
+            sum[t * D + c] = x[t * D + c] * (weight[t] = size[t]);
+    for (int k = 0; k < pairs && k < (T - 1) / 2; k++, left--) {
+        int a = 0;
+        for (int t = 1; t < T; t += 2)
+            if (!gone[t] && (a == 0 || cosine[t] > cosine[a]))
+                a = t;
+        gone[a] = true;
+        weight[partner[a]] += size[a];
+        for (int c = 0; c < D; c++)
+            sum[partner[a] * D + c] += x[a * D + c] * size[a];
+    }
+    for (int t = 0, to = 0; t < T; t++)
+        if (!gone[t]) {
+            size[to] = weight[t];
+            for (int c = 0; c < D; c++)
+                x[to * D + c] = sum[t * D + c] / weight[t];
+            to++;
+        }
+    return left;
+}
+
 static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass *pass)
 {
     const sfp__vit_config *c = &o->c;
@@ -160,7 +217,9 @@ static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass
     double eps = (double)c->ln_eps;
     double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)),
            *h = doubles((size_t)F);
-    double *out = doubles((size_t)D), *a = doubles((size_t)D);
+    double *out = doubles((size_t)D), *a = doubles((size_t)D), *size = doubles((size_t)T);
+    for (int t = 0; t < T; t++)
+        size[t] = 1;
     oracle_embed(o, pass, x);
     for (int t = 0; c->pre_norm && t < T; t++) {
         oracle_norm(D, eps, x + t * D, o->pre_w, o->pre_b, a);
@@ -174,11 +233,20 @@ static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass
             oracle_norm(D, eps, x + t * D, b->norm1_w, b->norm1_b, a);
             oracle_linear(3 * D, D, b->qkv_w, b->qkv_b, a, qkv + t * 3 * D);
         }
-        oracle_attention(c, T, qkv, rows, pk, pv, y, l == c->depth - 1 ? pass->class_attention : NULL);
+        for (int t = 1; pass->mean && l == c->depth - 1 && t < T; t++) {
+            oracle_norm(D, eps, x + t * D, o->norm_w, o->norm_b, a);
+            for (int i = 0; i < D; i++)
+                pass->mean[i] += a[i] * size[t] / (side * side);
+        }
+        oracle_attention(c, T, qkv, rows, pk, pv, size, y, l == c->depth - 1 ? pass->class_attention : NULL);
         for (int t = 0; t < T; t++) {
             oracle_linear(D, D, b->proj_w, b->proj_b, y + t * D, out);
             for (int i = 0; i < D; i++)
                 x[t * D + i] += out[i];
+        }
+        if (pass->merge && l < c->depth - 1)
+            T = oracle_merge(c, T, pass->merge, qkv, x, size);
+        for (int t = 0; t < T; t++) {
             oracle_norm(D, eps, x + t * D, b->norm2_w, b->norm2_b, a);
             oracle_linear(F, D, b->fc1_w, b->fc1_b, a, h);
             for (int i = 0; i < F; i++)
@@ -187,6 +255,8 @@ static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass
             for (int i = 0; i < D; i++)
                 x[t * D + i] += out[i];
         }
+        if (pass->class_tokens)
+            memcpy(pass->class_tokens + l * D, x, (size_t)D * sizeof *x);
         if (pass->tokens[l])
             memcpy(pass->tokens[l], x, (size_t)(T * D) * sizeof *x);
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -69,6 +69,7 @@ class Experiment:
     cost_only: bool = False
     numeric_columns: bool = False
     backbones: bool = False  # the columns are those of --backbones
+    all_rows: tuple[Variant, ...] = ()  # if only some rows are run: those of the catalogue
 
 
 def _variant(raw: dict[str, Any]) -> Variant:
@@ -120,6 +121,22 @@ def choose(names: str) -> list[Experiment]:
             raise LabError(f"unknown experiment '{name}', expected all or some of {', '.join(known)}")
         chosen.update(found)
     return list(chosen.values())
+
+
+def limit(chosen: list[Experiment], rows: str, columns: str) -> list[Experiment]:
+    """Experiments with only some of their rows and columns, by name, separated by semicolons; empty: all. One without any is left out."""
+    found = []
+    for names, kind in ((rows, "rows"), (columns, "columns")):
+        known = {v.name for e in chosen for v in getattr(e, kind)}
+        for name in filter(None, names.split(";")):
+            if name not in known:
+                raise LabError(f"{kind}: no experiment has '{name}', expected {'; '.join(sorted(known - {''}))}")
+    for e in chosen:
+        kept_rows = tuple(v for v in e.rows if not rows or v.name in rows.split(";"))
+        kept_columns = tuple(v for v in e.columns if not columns or not v.name or v.name in columns.split(";"))
+        if kept_rows and kept_columns:
+            found.append(replace(e, rows=kept_rows, columns=kept_columns, all_rows=e.rows))
+    return found
 
 
 def sweep(grids: list[str], known_keys: set[str]) -> Experiment:

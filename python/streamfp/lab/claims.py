@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from . import statistics as st
-from .catalogue import Experiment, read_data
+from .catalogue import Experiment, paper_figures, read_data
+from .cells import STARVED
 from .results import Results
 
 TIMES = ("ms", "Rate", "Runtime")
@@ -62,7 +63,7 @@ class _Check:
             return st.OPEN
         self.e: Experiment = e
         own = self.check.get("columns")
-        self.columns = own or [c for c in self.results.columns(e) if "equal" not in c] or [""]
+        self.columns = own or [c for c in self.results.columns(e) if "equal batches" not in c] or [""]
         decide = getattr(self, f"_{self.check['kind']}")
         decided: str = decide()
         return decided
@@ -76,7 +77,18 @@ class _Check:
         return st.estimate(self.values(row, column)).mean
 
     def rivals(self) -> list[str]:
-        return [r.name for r in self.e.rows if r.name != self.a and not r.closed and not r.extra]
+        """The other methods of the paper's table, which has no random selector; without such a table, all other rows."""
+        if not self.e.paper:
+            return [r.name for r in self.e.rows if r.name != self.a and not r.closed and not r.extra]
+        table = paper_figures().loc[self.e.paper].index.get_level_values("row")
+        return [r.name for r in self.e.all_rows or self.e.rows if r.name != self.a and r.name in table]
+
+    def of_all(self, decision: str, column: str) -> str:
+        """A claim about all other methods cannot hold if one of them was not run. One that has no time for a batch was."""
+        names = set(self.rivals())
+        starved = {r for r in names if (c := self.results.cell(self.e.name, r, column, 0)) and c.state == STARVED}
+        left = [r for r in names - starved if not math.isfinite(self.mean(r, column))]
+        return st.OPEN if left and decision == st.HOLDS else decision
 
     def say(self, text: str) -> None:
         self.verdict.numbers.append(text)
@@ -106,11 +118,12 @@ class _Check:
             if not means:
                 return st.OPEN
             best = max(means, key=means.__getitem__)
-            decided.append(st.is_above(self.difference(self.a, best, column), self.low))
+            decided.append(self.of_all(st.is_above(self.difference(self.a, best, column), self.low), column))
         return st.worst(decided)
 
     def _below(self) -> str:
-        return st.worst([st.is_above(self.difference(self.b, self.a, c), -self.high) for c in self.columns])
+        bound = self.check.get("high", 0.0)
+        return st.worst([st.is_above(self.difference(self.b, self.a, c), -bound) for c in self.columns])
 
     def _equivalent(self) -> str:
         return st.worst([st.is_equivalent(self.difference(self.a, self.b, c), self.check["margin"]) for c in self.columns])
@@ -137,7 +150,7 @@ class _Check:
         if not math.isfinite(high):
             return st.OPEN
         self.say(f"ratio {value:.3f} [{low:.3f}, {high:.3f}]")
-        return st.HOLDS if high < 1 else st.FAILS if low > 1 else st.OPEN
+        return self.of_all(st.HOLDS if high < 1 else st.FAILS if low > 1 else st.OPEN, column)
 
     def _grows(self) -> str:
         margins = [self.values(self.a, c) - self.values(self.b, c) for c in (self.check["first"], self.check["last"])]
@@ -197,6 +210,9 @@ class _Check:
             half = d.half if math.isfinite(d.half) else 0.0
             self.verdict.repetitions = max(self.verdict.repetitions, d.n)
             self.say(f"{column + ', ' if column else ''}{self.metric} {d.mean:.4g}" + (f" ± {half:.2g}" if half else ""))
+            if d.n < st.MIN_WITHIN:
+                decided.append(st.OPEN)
+                continue
             inside, outside = self.low <= d.mean - half and d.mean + half <= self.high, d.mean + half < self.low or d.mean - half > self.high
             decided.append(st.HOLDS if inside else st.FAILS if outside else st.OPEN)
         return st.worst(decided)

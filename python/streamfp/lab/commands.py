@@ -132,12 +132,14 @@ def _execute(args: argparse.Namespace, given: dict[str, str], experiments: list[
 
 def _experiment(arguments: list[str]) -> int:
     from . import options
-    from .catalogue import choose, experiments
+    from .catalogue import choose, experiments, limit
 
     p = _parser("streamfp experiment", "Repeats the tables of the paper, with a verdict for every claim. Without a name, lists them.", 4)
     p.add_argument("names", nargs="?", help="all, or names separated by commas")
     p.add_argument("--orders", type=int, metavar="N", default=5, help="number of class orders (those of the paper's authors); 0: that of --order")
     p.add_argument("--backbones", metavar="NAME=FILE,...", default="", help="experiment A2: pretrained backbones to compare")
+    p.add_argument("--rows", metavar="NAME;...", default="", help="run only these rows of the tables; no claim about all methods can then hold")
+    p.add_argument("--columns", metavar="NAME;...", default="", help="run only these columns of the tables")
     p.add_argument("--paper-data", metavar="NAME", default="", help="dataset of the paper whose figures are shown: Stream-51, CORe50, Clear10 or Clear100")
     p.add_argument("--check", type=Path, metavar="FILE", help="fail if a number differs from this results.json")
     args, rest = p.parse_known_args(arguments)
@@ -157,7 +159,7 @@ def _experiment(arguments: list[str]) -> int:
         raise LabError(f"backbones is '{args.backbones}', expected NAME=FILE,NAME=FILE")
     of_data = {"stream51": "Stream-51", "core50": "CORe50", "clear10": "Clear10", "clear100": "Clear100"}
     dataset = args.paper_data or of_data.get(given["data"].split(":")[0], "Stream-51")
-    status = _execute(args, given, choose(args.names), args.orders, backbones, dataset)
+    status = _execute(args, given, limit(choose(args.names), args.rows, args.columns), args.orders, backbones, dataset)
     return _check(args.check, args.out / "results.json") if args.check else status
 
 

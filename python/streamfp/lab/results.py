@@ -78,7 +78,7 @@ class Results:
 
     def paper(self, e: Experiment, row: str, group: str, metric: str) -> float:
         figures = paper_figures()
-        key = (e.paper, row, group or self.dataset)
+        key = (e.paper, row, self.dataset if group in ("", "equal time") else group)
         return float(figures.loc[key, metric]) if metric in figures.columns and key in figures.index else math.nan
 
     def table(self, e: Experiment, mark: str = "") -> pd.DataFrame:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 MIN_INTERVAL = 3  # repetitions from which an interval is shown
+MIN_WITHIN = 5  # repetitions from which a quantity that is no accuracy decides a claim
 MIN_DECISION = 20  # repetitions from which an accuracy decides a claim (docs/protocol.md)
 
 HOLDS, OPEN, FAILS = "holds", "cannot be decided", "does not hold"

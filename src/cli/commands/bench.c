@@ -32,6 +32,7 @@ static const sfp__opt options[] = {
         "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
         "with other programs."),
     SFP__ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
+    SFP__ROW_INT("merge-tokens", "R", "0", 0, 98, "Pairs of tokens that each block but the last merges in the forward pass."),
     SFP__ROW_STRING("select", "NAME", "streamfp", "Selector of the learner.", .word = sfp__selector_name),
     SFP__ROW_STRING("buffer", "NAME", "streamfp", "Buffer method of the learner.", .word = sfp__buffer_method_name),
     SFP__ROW_THREADS,
@@ -154,7 +155,7 @@ static sfp_status measure_timestamps(sfp__vit *vit, sfp__thread_pool *pool, int 
 
 typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
-    int b, dim, depth, heads, rounds;
+    int b, dim, depth, heads, rounds, merge_tokens;
     sfp__thread_pool *pool;
     sfp__vit *vit;
     sfp__vit_plan *forward, *backward;
@@ -218,7 +219,7 @@ static sfp_status prepare(bench *t, sfp_error *err)
                               {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->feature, b * D, sizeof(float)}};
-    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD},
+    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD, .merge_tokens = t->merge_tokens},
                                 prompted = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
     TRY(sfp__block(&t->block, SFP__LIST(list), err));
@@ -337,6 +338,7 @@ static void print_results(const bench *t, const char *size, const char *name, bo
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "size", size);
     sfp__json_int(&o.json, "batch", t->b);
+    sfp__json_int(&o.json, "merge_tokens", t->merge_tokens);
     sfp__json_int(&o.json, "threads", threads);
     sfp__json_string(&o.json, "cpu", sfp__cpu_name());
     sfp__json_string(&o.json, "kernels", sfp__kernels_get()->isa);
@@ -377,7 +379,8 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
                .dim = sizes[size].dim,
                .depth = sizes[size].depth,
                .heads = sizes[size].heads,
-               .rounds = (int)sfp__args_int(args, "rounds")};
+               .rounds = (int)sfp__args_int(args, "rounds"),
+               .merge_tokens = (int)sfp__args_int(args, "merge-tokens")};
     if (passes_only && timestamp_only)
         return sfp__fail_usage(err, "--passes-only and --timestamp-only exclude each other");
     TRY(sfp__args_check_no_effect(args, SFP__LIST(no_effect_rules), 0, NULL, err));

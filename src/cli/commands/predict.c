@@ -41,6 +41,8 @@ static const sfp__opt options[] = {
         "--features: the class tokens after the last K blocks, as a run with --taps K learns from; 0: half of the blocks."),
     SFP__ROW_CHOICE("tap-mean", "on|off", "off",
                     "--features: before them the mean of the patch tokens after the last block but one, as in a run."),
+    SFP__ROW_INT("merge-tokens", "R", "0", 0, 4096,
+                 "--features: each block but the last merges the R most similar pairs of patch tokens, as in a run."),
     SFP__ROW_CHOICE("resize", "squash|crop", "squash",
                     "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
     SFP__ROW_CHOICE(
@@ -90,6 +92,7 @@ static sfp_status open_backbone(sfp__predict *p, const sfp_predictor_options *o,
     status = status ? status : sfp_settings_set(settings, "normalise", sfp__args_text(a, "normalise"), err);
     status = status ? status : sfp_settings_set(settings, "taps", sfp__args_value(a, "taps"), err);
     status = status ? status : sfp_settings_set(settings, "tap-mean", sfp__args_text(a, "tap-mean"), err);
+    status = status ? status : sfp_settings_set(settings, "merge-tokens", sfp__args_value(a, "merge-tokens"), err);
     status = status ? status : sfp_predictor_open_backbone(p->engine, settings, o, &p->predictor, err);
     sfp_settings_free(settings);
     return status;
@@ -321,8 +324,9 @@ static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
         return "--topk and --eval exclude each other: --eval counts (top-1 and top-5) and prints no classes per image";
-    if (!sfp__args_string(a, "features") && (sfp__args_given(a, "taps") || sfp__args_given(a, "tap-mean")))
-        return "--taps and --tap-mean have no effect without --features";
+    if (!sfp__args_string(a, "features") &&
+        (sfp__args_given(a, "taps") || sfp__args_given(a, "tap-mean") || sfp__args_given(a, "merge-tokens")))
+        return "--taps, --tap-mean and --merge-tokens have no effect without --features";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))

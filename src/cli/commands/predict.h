@@ -16,7 +16,7 @@
 
 /* The best classes of one image. */
 typedef struct sfp__ranking {
-    int count;                           /* 0: the image could not be read, or there are no classes */
+    int count;                           /* 0: the image could not be read, or nothing has classes to choose from */
     int32_t label[SFP__PREDICT_TOP_MAX]; /* best first */
     float probability[SFP__PREDICT_TOP_MAX];
 } sfp__ranking;

@@ -473,7 +473,7 @@ static sfp_status read_and_commit(sfp__learner *l, const sfp__opened_file *file,
     f.commits = true;
     TRY(visit_learner(&f, err)); /* cannot fail from here on: the values were checked */
     head = f.head;
-    if (f.state && l->classes.seen) { /* NULL: there are no classes */
+    if (f.state && l->classes.seen) { /* NULL: the learner has no classes yet */
         memset(l->classes.seen, 0, (size_t)l->classes.capacity);
         if (seen)
             memcpy(l->classes.seen, seen, (size_t)f.classes);

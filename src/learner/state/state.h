@@ -144,7 +144,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
 #define SFP__CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP__CHECKPOINT_VERSION = 6 };
+enum { SFP__CHECKPOINT_VERSION = 7 };
 
 /* ------------------------------------------------------------------ opened files */
 

@@ -309,17 +309,6 @@ static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sf
     return SFP_OK;
 }
 
-static sfp_status check_labels(const cifar_source *s, sfp_error *err)
-{
-    char name[SFP__NAME_MAX];
-    for (int64_t i = 0; i < s->base.count; i++) {
-        if (s->label[i] >= s->base.classes)
-            return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", s->base.path,
-                             name_cifar(&s->base, i, name, sizeof name), s->label[i], s->base.classes - 1);
-    }
-    return SFP_OK;
-}
-
 static sfp_status open_cifar(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     int classes = 0;
@@ -337,7 +326,11 @@ static sfp_status open_cifar(const char *path, const sfp__source_options *opt, s
     for (int b = 0; b < s->batches && !s->png; b++)
         TRY(read_binary_labels(s, &s->batch[b], err));
     TRY(name_classes(s, dir, classes, err));
-    TRY(check_labels(s, err));
+    char name[SFP__NAME_MAX];
+    for (int64_t i = 0; i < base->count; i++)
+        if (s->label[i] >= base->classes)
+            return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", path,
+                             name_cifar(base, i, name, sizeof name), s->label[i], base->classes - 1);
     *out = TAKE(base);
     return SFP_OK;
 }

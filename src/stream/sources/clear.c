@@ -54,15 +54,6 @@ static int compare_buckets(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static sfp_status bucket_number(const reader *r, const char *name, int64_t *out)
-{
-    size_t digits = strspn(name, "0123456789");
-    if (digits == 0 || digits > 9 || name[digits])
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is not a number", r->meta, SHOWN(name));
-    *out = strtol(name, NULL, 10);
-    return SFP_OK;
-}
-
 /* Checks that every class of a bucket is known. */
 static sfp_status check_bucket(const reader *r, const char *name, const sfp__json_value *files)
 {
@@ -94,8 +85,10 @@ static sfp_status find_buckets(reader *r, const sfp__json_value *meta, bool skip
     for (size_t i = 0; i < n; i++) {
         const sfp__json_value *files = sfp__json_at(meta, i);
         const char *name = files->key;
-        int64_t number = 0;
-        TRY(bucket_number(r, name, &number));
+        size_t digits = strspn(name, "0123456789");
+        if (digits == 0 || digits > 9 || name[digits])
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is not a number", r->meta, SHOWN(name));
+        int64_t number = strtol(name, NULL, 10);
         TRY(check_bucket(r, name, files));
         if (number > 0 || !skip_first)
             r->buckets[r->count++] = (bucket){number, files};
@@ -135,12 +128,9 @@ static sfp_status shuffle_entries(sfp__entries *l, int64_t first, uint64_t seed,
     int64_t n = l->count - first;
     OWNED int64_t *turn = NULL;
     OWNED sfp__entry *copy = NULL;
-    TRY(sfp__alloc(&turn, (size_t)n, sizeof *turn, err));
+    TRY(sfp__shuffled(n, seed, stream, &turn, err));
     TRY(sfp__alloc(&copy, (size_t)n, sizeof *copy, err));
     memcpy(copy, l->at + first, (size_t)n * sizeof *copy);
-    for (int64_t i = 0; i < n; i++)
-        turn[i] = i;
-    sfp__shuffle(turn, n, seed, stream);
     for (int64_t i = 0; i < n; i++)
         l->at[first + i] = copy[turn[i]];
     return SFP_OK;
@@ -206,16 +196,6 @@ static sfp_status read_names(reader *r, const char *path)
     return status;
 }
 
-static sfp_status add_warnings(reader *r, bool excluded)
-{
-    if (excluded)
-        TRY(sfp__source_warn(&r->s->base, r->err, "excluded: bucket 0 (published protocol)"));
-    if (r->absent)
-        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of images do not exist (one per bucket and class)",
-                             (unsigned long long)r->absent));
-    return SFP_OK;
-}
-
 static void done(reader *r)
 {
     sfp__file_source_free(r->s);
@@ -239,7 +219,11 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp__sourc
     if (status == SFP_ENOTFOUND) /* a part that lacks some of its files is damaged, not missing */
         return sfp__fail_prefix(err, SFP_EFORMAT, "%s", r.meta);
     TRY(status);
-    TRY(add_warnings(&r, r.count < sfp__json_size(meta)));
+    if (r.count < sfp__json_size(meta))
+        TRY(sfp__source_warn(&r.s->base, err, "excluded: bucket 0 (published protocol)"));
+    if (r.absent)
+        TRY(sfp__source_warn(&r.s->base, err, "%llu lists of images do not exist (one per bucket and class)",
+                             (unsigned long long)r.absent));
     r.s->base.keeps_order = true;
     r.s->base.seeded = !opt->test;
     r.s->base.test_part = opt->test;

@@ -244,11 +244,6 @@ typedef struct directory_scan {
     sfp_error *err;
 } directory_scan;
 
-static bool is_test_session(int session)
-{
-    return session == 3 || session == 7 || session == 10;
-}
-
 static sfp_status add_files(directory_scan *f, const char *path, int session, int object)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
@@ -259,7 +254,7 @@ static sfp_status add_files(directory_scan *f, const char *path, int session, in
         if (names.s[i][0] == '.' || !sfp__image_name(names.s[i]))
             continue;
         f->seen[object] = true;
-        if (is_test_session(session) != f->test)
+        if ((session == 3 || session == 7 || session == 10) != f->test)
             continue;
         int n = snprintf(relative, sizeof relative, "s%d/o%d/%s", session, object, names.s[i]);
         e.record.label = object; /* replaced by its class when all objects are known */

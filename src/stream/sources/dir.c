@@ -122,14 +122,14 @@ static sfp_status read_labels(dir_source *s, sfp_error *err)
 
 /* ------------------------------------------------------------------- delivering */
 
-static sfp__file_stamp stamp_of(const struct stat *st)
+sfp__file_stamp sfp__dir_stamp(const struct stat *st)
 {
     return (sfp__file_stamp){.size = st->st_size,
                              .modified = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
                              .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
 }
 
-static bool is_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b)
+bool sfp__dir_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b)
 {
     return a->size == b->size && a->modified == b->modified && a->changed == b->changed;
 }
@@ -234,7 +234,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     bool found = false;
     TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
     bool there = stat(path, &st) == 0;
-    sfp__file_stamp stamp = stamp_of(&st);
+    sfp__file_stamp stamp = sfp__dir_stamp(&st);
     if (!s->last_stored) {
         TRY(sfp__store_find(s->store, s->last.path, &row, &found, err));
         bool gone = false;
@@ -244,7 +244,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
             sfp__source_warn_live(&s->base, "%.400s: removed or moved before it was read; further such files are not reported",
                                   path);
         s->gone |= gone && !found;
-        *skip = gone || (found && there && is_same_stamp(&row.stamp, &stamp));
+        *skip = gone || (found && there && sfp__dir_same_stamp(&row.stamp, &stamp));
         if (*skip)
             return SFP_OK;
     }
@@ -254,7 +254,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     if (sfp__is_machine_error(status))
         return status;
     if (status) { /* it is counted once; a correction of it cannot be made */
-        *skip = !s->last_stored && found && row.standing == SFP__UNREADABLE && is_same_stamp(&row.stamp, &stamp);
+        *skip = !s->last_stored && found && row.standing == SFP__UNREADABLE && sfp__dir_same_stamp(&row.stamp, &stamp);
         return status;
     }
     sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p.bytes, p.size);
@@ -274,7 +274,7 @@ static sfp_status store_lost(dir_source *s, sfp_error *err)
         return SFP_OK;
     TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
     (void)stat(path, &st);
-    sfp__file_stamp stamp = stamp_of(&st);
+    sfp__file_stamp stamp = sfp__dir_stamp(&st);
     TRY(sfp__store_add(s->store, s->last.path, &stamp, NULL, NULL, &s->last_id, err));
     s->last_stored = true;
     return SFP_OK;

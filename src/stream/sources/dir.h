@@ -15,6 +15,8 @@
 
 #include "stream/source_internal.h"
 
+#include <sys/stat.h>
+
 /* -------------------------------------------------------------- queue of images */
 
 /* A file in the queue. */
@@ -82,6 +84,8 @@ typedef struct sfp__dir_watch {
 /* Returns whether a call failed because of its file, which was removed, replaced or must not be read, and not because of the
  * machine. Changes by other programs must not end a run. */
 bool sfp__dir_is_file_error(int code);
+sfp__file_stamp sfp__dir_stamp(const struct stat *st);
+bool sfp__dir_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b);
 
 /* Watches the directory at the path of `source`; the queue then contains the images that are there. sfp__dir_watch_done must
  * follow, also on failure. */
@@ -102,13 +106,11 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
  * text behind quotes, no closing quote) are skipped and counted; a first line "name,label" or "path,label" is skipped without
  * being counted. */
 typedef struct sfp__dir_labels {
-    char *path;              /* NULL: no file */
-    bool ended;              /* set by the reader: nothing is appended any more, so that the last line needs no end */
-    sfp__labels_position at; /* how far the file was read */
-    struct {
-        uint64_t device, inode;
-        int64_t size, modified, changed;
-    } seen;                          /* the file when it was read last */
+    char *path;                      /* NULL: no file */
+    bool ended;                      /* set by the reader: nothing is appended any more, so that the last line needs no end */
+    sfp__labels_position at;         /* how far the file was read */
+    uint64_t device, inode;          /* of the file when it was read last, ... */
+    sfp__file_stamp stamp;           /* ... and its size and times */
     bool again;                      /* the file was rewritten: lines that it had before say nothing new; the reader ends this */
     uint64_t line_offset;            /* where the line that is read begins */
     bool in_long_line;               /* the next bytes belong to a line that is too long, and are skipped */

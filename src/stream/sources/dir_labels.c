@@ -134,15 +134,6 @@ static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool firs
     return fn(ctx, name_text, label_text, err);
 }
 
-/* Skips the rest of a line that is too long, whose beginning was counted. Returns the number of bytes. */
-static size_t skip_rest(sfp__dir_labels *l, const char *bytes, size_t n)
-{
-    const char *stop = memchr(bytes, '\n', n);
-    l->in_long_line = !stop;
-    l->at.line += stop != NULL;
-    return stop ? (size_t)(stop + 1 - bytes) : n;
-}
-
 /* Reads the complete lines among n bytes; *used is their length. */
 static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir_label_fn fn, void *ctx, size_t *used,
                              sfp_error *err)
@@ -197,15 +188,12 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__dir_label_fn fn, void *
         return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
     if (!S_ISREG(st.st_mode))
         return SFP_OK;
-    int64_t modified = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    int64_t changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
-    bool same = l->seen.device == (uint64_t)st.st_dev && l->seen.inode == (uint64_t)st.st_ino && l->seen.size == st.st_size &&
-                l->seen.modified == modified && l->seen.changed == changed;
+    sfp__file_stamp stamp = sfp__dir_stamp(&st);
+    bool same = l->device == (uint64_t)st.st_dev && l->inode == (uint64_t)st.st_ino && sfp__dir_same_stamp(&l->stamp, &stamp);
     /* A file that has just changed may change again without a new time. The beginning of a large one is not read that often. */
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - changed;
-    bool settled = age > 100000000;
+    bool settled = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - stamp.changed > 100000000;
     if (!l->ended && (same || (!settled && l->at.offset > 1 << 20)))
         return SFP_OK;
     OWNED char *bytes = NULL;
@@ -224,10 +212,14 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__dir_label_fn fn, void *
             break;
         memcpy(copy, bytes, (size_t)n); /* reading a line removes its quotes in place */
         sfp_status status = SFP_OK;
-        if (l->in_long_line)
-            used = skip_rest(l, bytes, (size_t)n);
-        else
+        if (l->in_long_line) { /* its beginning was counted */
+            const char *stop = memchr(bytes, '\n', (size_t)n);
+            l->in_long_line = !stop;
+            l->at.line += stop != NULL;
+            used = stop ? (size_t)(stop + 1 - bytes) : (size_t)n;
+        } else {
             status = read_lines(l, bytes, (size_t)n, fn, ctx, &used, err);
+        }
         TRY(status); /* the lines are read again */
         l->at.crc = (uint32_t)crc32(l->at.crc, (const Bytef *)copy, (uInt)used);
         l->at.offset += used;
@@ -235,11 +227,9 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__dir_label_fn fn, void *
             break;
     }
     if (settled) {
-        l->seen.device = (uint64_t)st.st_dev;
-        l->seen.inode = (uint64_t)st.st_ino;
-        l->seen.size = st.st_size;
-        l->seen.modified = modified;
-        l->seen.changed = changed;
+        l->device = (uint64_t)st.st_dev;
+        l->inode = (uint64_t)st.st_ino;
+        l->stamp = stamp;
     }
     return SFP_OK;
 }

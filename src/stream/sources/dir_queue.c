@@ -62,13 +62,6 @@ void sfp__dir_queue_done(sfp__dir_queue *q)
 
 /* ----------------------------------------------------------------------- checking */
 
-static uint64_t hash_of(const struct stat *st)
-{
-    uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
-                        (uint64_t)st->st_size};
-    return sfp__hash(SFP__HASH_START, parts, sizeof parts);
-}
-
 bool sfp__dir_is_file_error(int code)
 {
     return code == ENOENT || code == ENOTDIR || code == EACCES || code == EPERM || code == ELOOP || code == ENAMETOOLONG ||
@@ -95,7 +88,9 @@ static sfp_status is_being_written(const char *path, bool *busy, sfp_error *err)
  * its writer forgot to close it or does not exist. */
 static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct stat *st)
 {
-    uint64_t hash = hash_of(st);
+    uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+                        (uint64_t)st->st_size};
+    uint64_t hash = sfp__hash(SFP__HASH_START, parts, sizeof parts);
     double now = q->now();
     if (hash != item->was) {
         item->was = hash;

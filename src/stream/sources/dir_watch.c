@@ -57,21 +57,6 @@ static sfp__watched_directory *find_directory(const sfp__dir_watch *w, int id)
     return NULL;
 }
 
-static void remove_directory(sfp__dir_watch *w, sfp__watched_directory *f)
-{
-    sfp__free(f->name);
-    *f = w->directories[--w->directory_count];
-}
-
-static sfp_status reserve_directory(sfp__dir_watch *w, sfp_error *err)
-{
-    size_t n = (size_t)w->directory_count;
-    if (n == SFP__CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP__CLASSES_MAX);
-    TRY(sfp__check_memory(sfp__grow(&w->directories, sizeof *w->directories, n, n + 1, &w->directory_capacity), err));
-    return SFP_OK;
-}
-
 /* Watches directory `name`; events that are already watched stay. *id is negative if a directory below the top does not exist any
  * more. */
 static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, sfp_error *err)
@@ -107,7 +92,10 @@ static sfp_status is_twice(const sfp__dir_watch *w, const char *a, const char *b
 static sfp_status watch_directory(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     int id = -1;
-    TRY(reserve_directory(w, err));
+    size_t n = (size_t)w->directory_count;
+    if (n == SFP__CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP__CLASSES_MAX);
+    TRY(sfp__check_memory(sfp__grow(&w->directories, sizeof *w->directories, n, n + 1, &w->directory_capacity), err));
     TRY(add_watch(w, name, &id, err));
     if (id < 0)
         return SFP_OK;
@@ -221,8 +209,10 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
     if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
         w->ended |= top;
         w->removed |= top;
-        if (e->mask & IN_IGNORED)
-            remove_directory(w, f);
+        if (e->mask & IN_IGNORED) {
+            sfp__free(f->name);
+            *f = w->directories[--w->directory_count];
+        }
         return SFP_OK;
     }
     if (e->len == 0)

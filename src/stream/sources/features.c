@@ -69,18 +69,6 @@ static const sfp__source_ops features_ops = {
 
 /* --------------------------------------------------------------------- labels */
 
-/* Sorts the classes, and gives them to the source. */
-static sfp_status take_classes(features_source *s, sfp__names *names, sfp_error *err)
-{
-    OWNED int32_t *new_of = NULL;
-    TRY(sfp__names_sort(names, &new_of, err));
-    for (int64_t i = 0; i < s->base.count; i++)
-        if (s->label[i] >= 0)
-            s->label[i] = new_of[s->label[i]];
-    sfp__names_give(names, &s->base.class_names, &s->base.classes);
-    return SFP_OK;
-}
-
 static sfp_status fail_count(const features_source *s, const char *path, int64_t count, sfp_error *err)
 {
     return sfp__fail(err, SFP_EFORMAT, "%s: file has %lld labels, expected %lld, the number of rows of %s", path,
@@ -141,6 +129,7 @@ static sfp_status read_labels(features_source *s, sfp_error *err)
     size_t stem = strlen(s->base.path) - strlen(".npy");
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         OWNED_BY(sfp__text_done) sfp__text path = {0};
+        OWNED int32_t *new_of = NULL;
         bool found = false;
         sfp__text_printf(&path, "%.*s%s", (int)stem, s->base.path, kinds[k].suffix);
         TRY(sfp__check_memory(!path.failed, err));
@@ -149,7 +138,12 @@ static sfp_status read_labels(features_source *s, sfp_error *err)
             continue;
         TRY(sfp__alloc(&s->label, (size_t)s->base.count, sizeof *s->label, err));
         TRY(kinds[k].read(s, path.s, &names, err));
-        return take_classes(s, &names, err);
+        TRY(sfp__names_sort(&names, &new_of, err));
+        for (int64_t i = 0; i < s->base.count; i++)
+            if (s->label[i] >= 0)
+                s->label[i] = new_of[s->label[i]];
+        sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+        return SFP_OK;
     }
     return sfp__source_warn(&s->base, err, "%s: no labels, expected %.*s%s or %s", s->base.path, (int)stem, s->base.path,
                             kinds[0].suffix, kinds[1].suffix);

@@ -38,18 +38,14 @@ static void count_one(tally *t, const char *path)
         (void)snprintf(t->first, sizeof t->first, "%s", text);
 }
 
-/* Returns true if the last listed image is in the directory. The contents of a directory are listed directly before it. */
-static bool has_last(const sfp__entries *l, const char *folder)
-{
-    return l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), folder, strlen(folder)) == 0;
-}
-
 static sfp_status add_path(void *ctx, sfp__walk_kind kind, const char *path, int depth, sfp_error *err)
 {
     scan *s = ctx;
     sfp__file_source *source = s->source;
     if (kind == SFP__WALK_DIRECTORY) {
-        if (depth < 2 && !has_last(&source->entries, path))
+        const sfp__entries *l = &source->entries; /* the contents of a directory are listed directly before it */
+        bool has_last = l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), path, strlen(path)) == 0;
+        if (depth < 2 && !has_last)
             count_one(&s->empty[depth], path);
         return SFP_OK;
     }
@@ -113,14 +109,6 @@ static const char *common_inner_name(const sfp__entries *l, size_t *n)
     return several ? inner : NULL;
 }
 
-static sfp_status warn_common_name(sfp__file_source *s, const char *inner, size_t n, sfp_error *err)
-{
-    char name[SFP__NAME_MAX], text[SFP__NAME_MAX];
-    (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
-    return sfp__source_warn(&s->base, err, "every directory has its images in '%s': the directories above are the classes",
-                            sfp__printable(name, text, sizeof text));
-}
-
 /* Excludes images beside the class directories of a domain. */
 static void exclude_flat(scan *found)
 {
@@ -142,8 +130,11 @@ static sfp_status choose_layout(scan *found, bool *domain_layout, sfp_error *err
     *domain_layout = s->entries.count - found->flat > found->flat;
     const char *inner = *domain_layout ? common_inner_name(&s->entries, &n) : NULL;
     if (inner) {
+        char name[SFP__NAME_MAX], text[SFP__NAME_MAX];
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
         *domain_layout = false;
-        return warn_common_name(s, inner, n, err);
+        return sfp__source_warn(&s->base, err, "every directory has its images in '%s': the directories above are the classes",
+                                sfp__printable(name, text, sizeof text));
     }
     if (*domain_layout)
         exclude_flat(found);

@@ -29,17 +29,6 @@ static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 /* ------------------------------------------------------------------ reading */
 
-static sfp_status open_gz(const char *path, gzFile *out, size_t *size, sfp_error *err)
-{
-    OWNED_BY(sfp__fd_close) int fd = -1;
-    TRY(sfp__fd_open(path, &fd, size, err));
-    if (*size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
-    TRY(sfp__check_memory((*out = gzdopen(fd, "rb")), err));
-    fd = -1;
-    return SFP_OK;
-}
-
 static void close_gz(gzFile *f)
 {
     if (*f)
@@ -93,15 +82,6 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
     return SFP_OK;
 }
 
-/* Refuses a small file that claims to unpack to gigabytes. Images of real datasets are packed to a half or a tenth of their size. */
-static sfp_status check_ratio(const char *path, gzFile f, size_t packed, size_t size, sfp_error *err)
-{
-    if (gzdirect(f) || size <= UNPACKED_FREE || size / RATIO_MAX <= packed)
-        return SFP_OK;
-    return sfp__fail(err, SFP_ELIMIT, "%s: file of %zu bytes unpacks to %zu, expected at most %d times its size; unpack it first",
-                     path, packed, size, RATIO_MAX);
-}
-
 static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **bytes, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
@@ -131,9 +111,18 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
     OWNED uint8_t *body = NULL;
     size_t size = 0, packed = 0;
     int64_t sizes[4];
-    TRY(open_gz(path, &f, &packed, err));
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    TRY(sfp__fd_open(path, &fd, &packed, err));
+    if (packed == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
+    TRY(sfp__check_memory((f = gzdopen(fd, "rb")), err));
+    fd = -1; /* gzclose closes it */
     TRY(read_header(path, f, ndim, sizes, &size, err));
-    TRY(check_ratio(path, f, packed, size, err));
+    /* Images of real datasets are packed to a half or a tenth of their size. */
+    if (!gzdirect(f) && size > UNPACKED_FREE && size / RATIO_MAX > packed)
+        return sfp__fail(err, SFP_ELIMIT,
+                         "%s: file of %zu bytes unpacks to %zu, expected at most %d times its size; unpack it first", path,
+                         packed, size, RATIO_MAX);
     TRY(read_body(path, f, size, &body, err));
     if (gzclose_r(TAKE(f)) == Z_BUF_ERROR)
         return sfp__fail(err, SFP_EFORMAT, "%s: file ends before its checksum", path);
@@ -186,14 +175,6 @@ static sfp_status replaced(const char *path, const char *from, const char *to, c
     return sfp__text_new(out, err, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
 }
 
-/* Returns `path` with .gz added, or removed if it has it. */
-static sfp_status other_packing(const char *path, char **out, sfp_error *err)
-{
-    size_t n = strlen(path);
-    bool packed = n > 3 && strcmp(path + n - 3, ".gz") == 0;
-    return sfp__text_new(out, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
-}
-
 /* Finds the labels of a file of images; one of the two files may be gzipped and the other not. */
 static sfp_status find_labels(const char *images, char **out, sfp_error *err)
 {
@@ -205,7 +186,9 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     TRY(replaced(renamed, "idx3", "idx1", &path, err));
     if (!path) /* a name without idx3 */
         path = TAKE(renamed);
-    TRY(other_packing(path, &other, err));
+    size_t n = strlen(path);
+    bool packed = n > 3 && strcmp(path + n - 3, ".gz") == 0;
+    TRY(sfp__text_new(&other, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz"));
     bool same = false, found = false, have_images = false;
     TRY(sfp__path_exists(path, &same, err));
     TRY(sfp__path_exists(other, &found, err));
@@ -324,16 +307,6 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     return SFP_OK;
 }
 
-/* Returns "train-images" for ".../train-images-idx3-ubyte.gz". */
-static char *short_name(const char *images)
-{
-    const char *slash = strrchr(images, '/');
-    char *name = sfp__strdup(slash ? slash + 1 : images), *at = name ? strstr(name, "idx3") : NULL;
-    if (at && at > name + 1)
-        at[-1] = '\0';
-    return name;
-}
-
 static sfp_status read_files(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
     int64_t size[3], count = 0;
@@ -345,8 +318,12 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
     s->base.count = count;
     s->height = size[1];
     s->width = size[2];
-    s->name = short_name(images);
-    return s->name ? name_classes(s, images, labels, err) : sfp__fail_nomem(err);
+    const char *slash = strrchr(images, '/');
+    TRY(sfp__check_memory((s->name = sfp__strdup(slash ? slash + 1 : images)), err));
+    char *at = strstr(s->name, "idx3"); /* "train-images" of ".../train-images-idx3-ubyte.gz" */
+    if (at && at > s->name + 1)
+        at[-1] = '\0';
+    return name_classes(s, images, labels, err);
 }
 
 static sfp_status open_idx(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)

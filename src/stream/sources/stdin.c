@@ -43,15 +43,6 @@ typedef struct tar_stream {
     uint8_t buffer[SFP__TAR_READ_BYTES];
 } tar_stream;
 
-static void count_bytes(tar_stream *s, size_t n)
-{
-    size_t last = n;
-    s->bytes_read += (int64_t)n;
-    while (last > 0 && s->buffer[last - 1] == 0)
-        last--;
-    s->zeros = last ? n - last : s->zeros + n;
-}
-
 /* Read callback of libarchive, which checks `stop` while it waits. */
 static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
 {
@@ -72,7 +63,11 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
             continue;
         if (n < 0)
             archive_set_error(a, errno, "cannot read");
-        count_bytes(s, n > 0 ? (size_t)n : 0);
+        size_t got = n > 0 ? (size_t)n : 0, last = got;
+        while (last > 0 && s->buffer[last - 1] == 0)
+            last--;
+        s->zeros = last ? got - last : s->zeros + got;
+        s->bytes_read += (int64_t)got;
         s->empty = n == 0 && s->bytes_read == 0;
         return n;
     }

@@ -80,21 +80,9 @@ static void crop(const double b[4], const double size[2], int out[4])
     out[3] = bottom < (int)size[1] ? bottom : (int)size[1];
 }
 
-static sfp_status get_path(const reader *r, size_t i, const sfp__json_value *v, const char **out)
-{
-    const char *path = sfp__json_text(v);
-    if (!path)
-        return row_error(r, i, "path", "a string", v);
-    if (!*path || v->count > SFP__PATH_BYTES_MAX)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i, v->count,
-                         SFP__PATH_BYTES_MAX);
-    *out = path;
-    return SFP_OK;
-}
-
 static sfp_status get_row(const reader *r, size_t i, row *out)
 {
-    const sfp__json_value *v = sfp__json_at(r->rows, i);
+    const sfp__json_value *v = sfp__json_at(r->rows, i), *path;
     size_t fields = r->test ? TEST_FIELDS : TRAIN_FIELDS;
     double size[2] = {0}, box[4] = {0};
     *out = (row){0};
@@ -113,7 +101,13 @@ static sfp_status get_row(const reader *r, size_t i, row *out)
     }
     TRY(get_numbers(r, i, sfp__json_at(v, fields - 3), "size", 2, size));
     TRY(get_numbers(r, i, sfp__json_at(v, fields - 2), "box", 4, box));
-    TRY(get_path(r, i, sfp__json_at(v, fields - 1), &out->path));
+    path = sfp__json_at(v, fields - 1);
+    out->path = sfp__json_text(path);
+    if (!out->path)
+        return row_error(r, i, "path", "a string", path);
+    if (!*out->path || path->count > SFP__PATH_BYTES_MAX)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i, path->count,
+                         SFP__PATH_BYTES_MAX);
     crop(box, size, out->box);
     return SFP_OK;
 }
@@ -207,11 +201,8 @@ static int compare_keys(const void *a, const void *b)
 static sfp_status draw_turns(int64_t count, int label, uint64_t seed, int64_t **out, sfp_error *err)
 {
     OWNED int64_t *list = NULL, *turn = NULL;
-    TRY(sfp__alloc(&list, (size_t)count, sizeof *list, err));
+    TRY(sfp__shuffled(count, seed, VIDEO_STREAM + (uint64_t)label, &list, err));
     TRY(sfp__alloc(&turn, (size_t)count, sizeof *turn, err));
-    for (int64_t i = 0; i < count; i++)
-        list[i] = i;
-    sfp__shuffle(list, count, seed, VIDEO_STREAM + (uint64_t)label);
     for (int64_t i = 0; i < count; i++)
         turn[list[i]] = i;
     *out = TAKE(turn);
@@ -249,17 +240,7 @@ static sfp_status order_entries(sfp__file_source *s, const int32_t place[CLASSES
 
 /* -------------------------------------------------------------------- opening */
 
-/* Stores the box in the two unused words of an entry. */
-static sfp__entry pack(const row *r, int32_t task)
-{
-    sfp__entry e = {.record = sfp__record_none()};
-    e.record.label = (int32_t)r->label;
-    e.record.task = task;
-    e.place = (uint64_t)(uint32_t)r->box[0] << 32 | (uint32_t)r->box[1];
-    e.size = (uint64_t)(uint32_t)r->box[2] << 32 | (uint32_t)r->box[3];
-    return e;
-}
-
+/* The box is in the two unused words of an entry. */
 static sfp_status load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     TRY(sfp__file_source_load(s, i, out, err));
@@ -300,7 +281,11 @@ static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t 
             videos[now.label]++;
         last[now.label] = now;
         video[s->entries.count] = videos[now.label] - 1;
-        sfp__entry e = pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK));
+        sfp__entry e = {.record = sfp__record_none(),
+                        .place = (uint64_t)(uint32_t)now.box[0] << 32 | (uint32_t)now.box[1],
+                        .size = (uint64_t)(uint32_t)now.box[2] << 32 | (uint32_t)now.box[3]};
+        e.record.label = (int32_t)now.label;
+        e.record.task = sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK);
         sfp_status status = sfp__entries_add(&s->entries, e, now.path, strlen(now.path), r->err);
         if (status != SFP_OK)
             return sfp__fail_prefix(r->err, status, "%s", r->file);
@@ -316,14 +301,13 @@ static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t 
     return SFP_OK;
 }
 
+/* The caller owns *out, also on failure. */
 static sfp_status read_list(const char *path, sfp__json_value **out, sfp_error *err)
 {
-    OWNED sfp__json_value *list = NULL;
-    TRY(sfp__json_read(path, SFP__JSON_BYTES_MAX, &list, err));
-    if (!sfp__json_is(list, SFP__JSON_ARRAY))
-        return sfp__fail(err, SFP_EFORMAT, "%s: file contains %s, expected an array of rows", path, sfp__json_type_name(list));
-    *out = TAKE(list);
-    return SFP_OK;
+    TRY(sfp__json_read(path, SFP__JSON_BYTES_MAX, out, err));
+    if (sfp__json_is(*out, SFP__JSON_ARRAY))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s: file contains %s, expected an array of rows", path, sfp__json_type_name(*out));
 }
 
 static sfp_status open_stream51(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)

@@ -148,19 +148,6 @@ static sfp_status end_sample(tar_source *s, const char *file, sfp__tar_sample *n
     return status;
 }
 
-/* Computes the position of the image of the previous entry: its bytes end where the next header begins, padded to whole blocks.
- */
-static sfp_status place_image(const char *file, sfp__tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
-{
-    char text[SFP__NAME_MAX];
-    now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
-    if (now->offset + now->size > file_size)
-        return sfp__fail(err, SFP_EFORMAT, "%s: archive ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
-                         (long long)file_size, sfp__printable(now->name, text, sizeof text), (long long)now->size,
-                         (long long)now->offset);
-    return SFP_OK;
-}
-
 /* Checks that nothing follows the end mark: another archive there would be ignored silently. */
 static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *err)
 {
@@ -202,8 +189,14 @@ static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
     int64_t here = archive_read_header_position(c->a);
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN && code != ARCHIVE_EOF)
         return sfp__tar_fail(c->a, c->file, err);
-    if (c->unplaced)
-        TRY(place_image(c->file, c->now, here, c->size, err));
+    sfp__tar_sample *now = c->now;
+    char text[SFP__NAME_MAX];
+    if (c->unplaced) /* the bytes of the image end where this header begins, padded to whole blocks */
+        now->offset = here - (now->size + BLOCK - 1) / BLOCK * BLOCK;
+    if (c->unplaced && now->offset + now->size > c->size)
+        return sfp__fail(err, SFP_EFORMAT, "%s: archive ends at byte %lld inside %s, expected %lld bytes from byte %lld", c->file,
+                         (long long)c->size, sfp__printable(now->name, text, sizeof text), (long long)now->size,
+                         (long long)now->offset);
     c->unplaced = false;
     if (archive_filter_code(c->a, 0) != ARCHIVE_FILTER_NONE)
         return sfp__fail(err, SFP_EUNSUPPORTED,

@@ -1,19 +1,7 @@
 # Constructed runs: result.json as `run` would write it, three seeds of one method and one of another.
 export STREAMFP_REGISTRY=runs.db
 result() { # DIR STARTED SEED SELECT ACCURACY
-    mkdir "$1"
-    cat >"$1/result.json" <<END
-{"version": "0.1.0", "started": "$2", "finished": true, "seed": $3,
- "machine": {"cpu": "a processor", "threads": 2, "kernels": "avx2", "gemm": "oneDNN"},
- "config": {"data": "synthetic:400", "select": "$4", "buffer": "er", "seed": "$3"},
- "task_names": ["first", "second"], "class_names": ["cat", "dog"], "tasks_done": 2,
- "accuracy_matrix": [[0.9, null], [0.7, $5]], "average_accuracy": $5, "forgetting": 0.2, "backward_transfer": -0.2,
- "prequential_accuracy": null, "per_class": [0.5, 1],
- "samples": {"offered": 400, "scored": 400, "trained": 200, "replayed": 190, "dropped": 0},
- "lambda": null, "cs": null, "lag": {"mean": 0, "max": 0, "last": 0}, "coverage": 1,
- "seconds": {"decode": 0.5, "select": 1, "train": 2, "buffer": 0.1, "evaluate": 0.2, "total": 4},
- "samples_per_second": 129, "peak_rss_bytes": 104857600}
-END
+    write_result "$1" "$2" "$3" synthetic:400 ", \"select\": \"$4\", \"buffer\": \"er\"" "$5"
 }
 streamfp runs
 result a 2025-01-01T00:00:00Z 1 random 0.70
