@@ -249,13 +249,16 @@ static sfp_status drain(kafka_log *k, int at, int max, sfp__messages *out, sfp_e
     return status;
 }
 
-/* A message that comes before its partition has a queue of its own is read again. */
+/* The start of a fetch, which is asynchronous, may connect a partition to the common queue again: its messages are read again from its own. */
 static void serve(kafka_log *k)
 {
     rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, 0);
     char unit[SFP__LOG_NAME_MAX];
     if (m && !m->err) {
         name_unit(m->partition, unit);
+        int at = find(k, unit);
+        if (at >= 0)
+            rd_kafka_queue_forward(k->own[at].queue, NULL);
         (void)seek_kafka(&k->log, unit, m->offset, NULL);
     }
     if (m)
