@@ -294,14 +294,16 @@ static void set_phase(sfp__server *s, struct MHD_Connection *connection, client_
 }
 
 /* Closes the connection that has been reading longest. The lock is held. */
-static void close_idle(const sfp__server *s, double now)
+static void close_idle(sfp__server *s, double now)
 {
-    const client *oldest = NULL;
-    for (const client *c = s->clients; c; c = c->next)
+    client *oldest = NULL;
+    for (client *c = s->clients; c; c = c->next)
         if (c->phase == READING && c->fd >= 0 && now - c->since >= idle_seconds && (!oldest || c->since < oldest->since))
             oldest = c;
-    if (oldest)
+    if (oldest) {
         (void)shutdown(oldest->fd, SHUT_RDWR);
+        oldest->since = now;
+    }
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **socket_context,
@@ -344,6 +346,9 @@ static void close_slow(sfp__server *s)
             (void)shutdown(c->fd, SHUT_RDWR);
             c->since = now;
         }
+    /* at the limit nothing is accepted, so that on_connection is not called */
+    for (int n = s->client_count - s->opt->max_connections * 3 / 4; n > 0; n--)
+        close_idle(s, now);
     pthread_mutex_unlock(&s->lock);
 }
 
