@@ -934,19 +934,23 @@ static double ridge_scale(const sfp__head *h, bool exact)
     return (exact ? m->exact : m->own).strength[SFP__SCALE];
 }
 
-/* Solves the exact solution again if its factor is gone, or never was because there are few samples. Its weights stay, to the last bit. */
+/* Solves the exact solution again if its factor is gone, or never was because there are few samples. The solution itself stays: another
+ * thread may be writing it to a file. */
 static sfp_status factor_exact(ridge *m, sfp_error *err)
 {
-    OWNED double *weight = NULL;
-    solution *s = &m->exact;
-    size_t bytes = (size_t)m->base.opt.dim * (size_t)s->rows * sizeof *weight;
+    OWNED double *memory = NULL;
+    solution s = m->exact;
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)m->base.rows;
     if (m->factored == m->base.n)
         return SFP_OK;
-    TRY(sfp__alloc(&weight, bytes / sizeof *weight, sizeof *weight, err));
-    memcpy(weight, s->weight, bytes);
+    TRY(sfp__alloc(&memory, (d + 2) * rows + d, sizeof *memory, err));
+    s.weight = memory;
+    s.gain = memory + d * rows;
+    s.bias = s.gain + rows;
+    s.centre = s.bias + rows;
     m->few = false;
-    solve(m, s);
-    memcpy(s->weight, weight, bytes);
+    solve(m, &s);
+    m->factored = m->base.n;
     return SFP_OK;
 }
 
