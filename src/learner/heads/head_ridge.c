@@ -172,15 +172,16 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
 
 /* ---------------------------------------------------------------- matrices */
 
-/* Writes the mean and the shares of the classes. */
+/* Writes the mean (NULL: not) and the shares of the classes. */
 static void summarise(ridge *m, double *mean)
 {
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)m->base.opt.dim;
-    memset(mean, 0, d * sizeof *mean);
+    if (mean)
+        memset(mean, 0, d * sizeof *mean);
     for (int r = 0; r < m->base.rows; r++) {
         m->prior[r] = u->mass[r] / u->total;
-        for (size_t i = 0; i < d; i++)
+        for (size_t i = 0; mean && i < d; i++)
             mean[i] += u->class_sum[(size_t)r * d + i] / u->total;
     }
 }
@@ -962,7 +963,7 @@ static sfp_status ridge_judge(sfp__head *h, int n, const float *x, const int *ro
     double norm[SFP__HEAD_GRAIN], all = (double)h->n;
     TRY(factor_exact(m, err));
     m->few = false;
-    summarise(m, m->exact.centre);
+    summarise(m, NULL);
     measure(m, s, n, x, norm);
     for (int k = 0; k < n; k++, x += h->opt.dim, out += h->rows) {
         const left_out o = {x, row[k], norm[k], -1};
