@@ -359,8 +359,14 @@ static sfp_status begin_at_commit(shared *a, sfp__messages *list, sfp_error *err
     while (list->first && list->first->offset < want)
         sfp__message_free(sfp__messages_take(list));
     bool gap = list->first && list->first->offset > want;
-    if (!gap || (strcmp(a->sought_unit, a->unit) == 0 && a->sought == want))
+    bool sought = strcmp(a->sought_unit, a->unit) == 0 && a->sought == want;
+    if (gap && sought && a->at.offset >= 0)
+        sfp__plan_warn(a->base.plan, "%s: the log no longer has the %lld messages of %s before %s", a->base.plan->data,
+                       (long long)(list->first->offset - want), a->unit, list->first->id);
+    if (!gap || sought) {
+        a->sought_unit[0] = '\0';
         return SFP_OK;
+    }
     sfp__messages_done(list);
     memcpy(a->sought_unit, a->unit, sizeof a->unit);
     a->sought = want;
