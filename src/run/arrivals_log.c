@@ -48,7 +48,8 @@ typedef struct shared {
     double save_seconds;
     char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
     int64_t sought;
-    bool alone; /* the delivery must be committed at once */
+    bool alone;       /* the delivery must be committed at once */
+    unsigned process; /* random */
     uint64_t answered, rejected, offered;
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
@@ -326,27 +327,66 @@ static bool is_full(const shared *a)
             last->tries >= TRIES_ALONE || sfp__monotonic_seconds() - a->read_at >= wait);
 }
 
-/* A log that does not count deliveries: DIR/UNIT.tries has the offset from which the unit was last read, and how often in turn. Messages at
- * which workers stop are learned one by one from the third time on, so that the one at fault becomes the first. */
+/* A log that does not count deliveries (offsets): DIR/UNIT.tries has the offset from which the unit was last read, how often in turn by a
+ * worker that stopped without a commit, and the process that reads it now. Messages at which workers stop are learned one by one from the
+ * third time on, so that the one at fault becomes the first. */
+typedef struct tries {
+    char path[PATH_MAX];
+    long long offset, count;
+    unsigned process;
+} tries;
+
+static sfp_status read_tries(const shared *a, tries *t, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    char text[64];
+    size_t size = 0;
+    *t = (tries){.offset = -1};
+    TRY(sfp__path_print(t->path, sizeof t->path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
+    if (sfp__file_read(t->path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
+        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
+        if (sscanf(text, "%lld %lld %u", &t->offset, &t->count, &t->process) != 3)
+            t->offset = -1;
+    }
+    return SFP_OK;
+}
+
+static sfp_status write_tries(const tries *t, sfp_error *err)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%lld %lld %u\n", t->offset, t->count, t->process);
+    return sfp__file_write(t->path, text, strlen(text), err);
+}
+
 static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *err)
 {
-    char path[PATH_MAX], text[64];
-    OWNED uint8_t *bytes = NULL;
-    size_t size = 0;
-    long long offset = 0, tries = 0;
+    tries t;
     if (!list->first || list->first->offset < 0)
         return SFP_OK;
-    TRY(sfp__path_print(path, sizeof path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
-    if (sfp__file_read(path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
-        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
-        if (sscanf(text, "%lld %lld", &offset, &tries) != 2 || offset != list->first->offset)
-            tries = 0;
+    TRY(read_tries(a, &t, err));
+    if (t.offset != list->first->offset)
+        t.count = 0;
+    if (t.count == 0 || t.process != a->process) {
+        t.offset = list->first->offset;
+        t.count++;
+        t.process = a->process;
+        TRY(write_tries(&t, err));
     }
-    (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)list->first->offset, tries + 1);
-    TRY(sfp__file_write(path, text, strlen(text), err));
     for (sfp__message *m = list->first; m; m = m->next)
-        m->tries = m == list->first || tries + 1 <= TRIES_MAX ? tries + 1 : TRIES_MAX;
+        m->tries = m == list->first || t.count <= TRIES_MAX ? t.count : TRIES_MAX;
     return SFP_OK;
+}
+
+/* The unit goes to another worker while this one works: that was not a try. */
+static void release_unit(shared *a)
+{
+    tries t;
+    if (*a->unit && !read_tries(a, &t, NULL) && t.offset >= 0 && t.process == a->process && t.count > 0) {
+        t.count--;
+        (void)write_tries(&t, NULL);
+    }
+    a->unit[0] = '\0';
+    a->attempted[0] = '\0';
 }
 
 /* The messages of a partition begin with the first one that is not committed. If there is a gap, as when an earlier file is used, they are
@@ -579,8 +619,7 @@ static void on_revoke(void *ctx, const char *unit, bool lost)
         (void)commit_held(a, &(sfp_error){0});
     sfp__messages_done(&a->read);
     sfp__messages_done(&a->held);
-    a->unit[0] = '\0';
-    a->attempted[0] = '\0';
+    release_unit(a);
 }
 
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
@@ -604,6 +643,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     if (a->connected && due)
         TRY(commit_held(a, err));
     if (stopped) { /* what was not committed is delivered to others */
+        release_unit(a);
         d->end = true;
         return SFP_OK;
     }
@@ -727,6 +767,8 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(sfp__alloc(&a->samples_out, (size_t)o->learner.batch, sizeof *a->samples_out, err));
     TRY(sfp__alloc(&a->rgb, images, 3 * (size_t)p->size * (size_t)p->size, err));
+    if (getrandom(&a->process, sizeof a->process, 0) != sizeof a->process)
+        return sfp__fail_errno(err, SFP_EIO, "random numbers");
     TRY(sfp__share_open(a->log, l, o, err));
     *out = TAKE(made);
     return SFP_OK;

@@ -173,31 +173,6 @@ static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **o
     return SFP_OK;
 }
 
-/* librdkafka connects again by itself: only the first call does something. */
-static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
-{
-    kafka_log *k = (kafka_log *)l;
-    const struct rd_kafka_metadata *about = NULL;
-    if (k->consumer)
-        return SFP_OK;
-    TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
-    rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
-    if (!code)
-        rd_kafka_metadata_destroy(about);
-    if (!code && *l->worker) {
-        rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
-        (void)rd_kafka_topic_partition_list_add(topics, l->stream, RD_KAFKA_PARTITION_UA);
-        (void)rd_kafka_poll_set_consumer(k->consumer);
-        code = rd_kafka_subscribe(k->consumer, topics);
-        rd_kafka_topic_partition_list_destroy(topics);
-    }
-    if (!code)
-        return SFP_OK;
-    sfp_status status = fail_kafka(l, code, err);
-    disconnect(l);
-    return status;
-}
-
 /* ---------------------------------------------------------------------- reading */
 
 static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *from, sfp__messages *out, sfp_error *err)
@@ -291,6 +266,40 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
     return status;
 }
 
+/* Serves all that has come, but not for ever. */
+static sfp_status serve_all(kafka_log *k, sfp_error *err)
+{
+    bool got = true;
+    for (int n = 0; got && n < 100; n++)
+        TRY(serve(k, 0, &got, err));
+    return SFP_OK;
+}
+
+/* librdkafka connects again by itself. Later calls let partitions come and go, because a commit may have to wait for that. */
+static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    const struct rd_kafka_metadata *about = NULL;
+    if (k->consumer)
+        return *l->worker ? serve_all(k, err) : SFP_OK;
+    TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
+    rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
+    if (!code)
+        rd_kafka_metadata_destroy(about);
+    if (!code && *l->worker) {
+        rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+        (void)rd_kafka_topic_partition_list_add(topics, l->stream, RD_KAFKA_PARTITION_UA);
+        (void)rd_kafka_poll_set_consumer(k->consumer);
+        code = rd_kafka_subscribe(k->consumer, topics);
+        rd_kafka_topic_partition_list_destroy(topics);
+    }
+    if (!code)
+        return SFP_OK;
+    sfp_status status = fail_kafka(l, code, err);
+    disconnect(l);
+    return status;
+}
+
 /* The partition that is continued, or the next one with messages; -1: none. */
 static int choose(kafka_log *k, const char *unit)
 {
@@ -309,12 +318,11 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
 {
     kafka_log *k = (kafka_log *)l;
     double until = sfp__monotonic_seconds() + seconds;
-    bool got = true;
+    bool got;
     (void)held;
     k->batch = max > k->batch ? max : k->batch;
     for (;;) {
-        for (int n = 0; got && n < 100; n++)
-            TRY(serve(k, 0, &got, err));
+        TRY(serve_all(k, err));
         for (int i = 0; i < k->count; i++)
             if (k->own[i].paused && k->own[i].ready.count <= k->batch)
                 TRY(move_to(k, &k->own[i], k->own[i].next, err));
@@ -337,7 +345,6 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
         if (left <= 0)
             return SFP_OK;
         TRY(serve(k, 1 + (int)(left * 1000), &got, err));
-        got = true;
     }
 }
 
@@ -374,8 +381,7 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
 static bool means_fenced(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
-           code == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS || code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
-           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
 static sfp_status commit(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err)
