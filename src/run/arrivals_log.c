@@ -40,6 +40,7 @@ typedef struct shared {
     /* the unit */
     char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
     sfp__share_value at;                /* committed */
+    char committed[SFP__LOG_VALUE_MAX]; /* its value in the log */
     char attempted[SFP__LOG_VALUE_MAX]; /* a commit without a reply; "": none */
     uint64_t samples, digest;           /* learned, committed or not */
     /* messages: read -> taken (delivered) -> held (learned or set aside, not committed) */
@@ -48,6 +49,7 @@ typedef struct shared {
     double save_seconds;
     char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
     int64_t sought;
+    bool unanswered;  /* messages before those in `held` (offsets): all are read again */
     bool alone;       /* the delivery must be committed at once */
     unsigned process; /* random */
     uint64_t answered, rejected, offered;
@@ -116,7 +118,7 @@ static sfp_status load_file(shared *a, const char *name, sfp_error *err)
 }
 
 /* Loads the file before the committed one. The log may deliver the difference again; if it cannot, that is said. */
-static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
+static sfp_status load_previous(shared *a, const char *unit, const sfp_error *why, sfp_error *err)
 {
     char path[PATH_MAX], method[SFP__NAME_MAX];
     OWNED char *text = NULL;
@@ -126,7 +128,7 @@ static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
     TRY(sfp__path_print(path, sizeof path, err, "%s/%s", a->base.plan->opt->share, now.previous));
     sfp_status status = sfp__checkpoint_peek(path, method, sizeof method, &text, err);
     if (!status)
-        status = sfp__share_parse(text, &a->at, err);
+        status = sfp__share_parse(text, unit, &a->at, err);
     if (!status)
         status = load_file(a, a->at.file, err);
     if (status)
@@ -140,19 +142,20 @@ static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
 static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
 {
     const char *dir = a->base.plan->opt->share;
-    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_NAME_MAX + 32];
+    char *value = a->committed, mine[SFP__LOG_NAME_MAX + 32];
     sfp_error why = {0};
     a->unit[0] = '\0';
     a->attempted[0] = '\0';
+    a->unanswered = false;
     sfp__messages_done(&a->held);
     TRY(a->log->ops->committed(a->log, unit, value, err));
-    TRY(sfp__share_parse(value, &a->at, err));
+    TRY(sfp__share_parse(value, unit, &a->at, err));
     if (!*a->at.file) {
         TRY(load_file(a, SFP__SHARE_MODEL, err));
     } else {
         sfp_status status = load_file(a, a->at.file, &why);
         if (status == SFP_EFORMAT || status == SFP_EIO || status == SFP_ENOTFOUND)
-            status = load_previous(a, &why, &why);
+            status = load_previous(a, unit, &why, &why);
         if (status)
             return sfp__fail(err, status, "%s", why.message);
     }
@@ -194,6 +197,7 @@ static void is_committed(shared *a, const sfp__share_value *value)
 {
     remove_file(a, a->at.previous);
     a->at = *value;
+    sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
     sfp__messages_done(&a->held);
     works_again(a);
@@ -245,7 +249,7 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     }
     a->save_seconds = sfp__monotonic_seconds() - begin;
     memcpy(a->attempted, value, sizeof value);
-    status = a->log->ops->commit(a->log, a->unit, value, &a->held, &fenced, &why);
+    status = a->log->ops->commit(a->log, a->unit, a->committed, value, &a->held, &fenced, &why);
     if (status == SFP_EIO) {
         lose_connection(a, &why);
         return SFP_OK;
@@ -265,22 +269,21 @@ static sfp_status commit_held(shared *a, sfp_error *err)
 /* After a connection was lost: has the log done what it was asked? */
 static sfp_status resolve(shared *a, sfp_error *err)
 {
-    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_VALUE_MAX];
+    char value[SFP__LOG_VALUE_MAX];
     sfp__share_value v;
     if (!*a->unit)
-        return SFP_OK;
+        return a->log->ops->seek(a->log, a->unit, -1, err);
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
-    sfp__share_print(&a->at, mine);
-    TRY(sfp__share_parse(a->attempted, &v, err));
+    TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {
         is_committed(a, &v);
-    } else if (strcmp(value, mine) != 0) { /* the log has lost a commit, or another worker has made one */
+    } else if (strcmp(value, a->committed) != 0) { /* the log has lost a commit, or another worker has made one */
         sfp__plan_warn(a->base.plan, "%s: the log does not have the last commit of %s; what it has is used", a->base.plan->data,
                        a->unit);
         return reload(a, err);
-    } else {
-        remove_file(a, v.file);
-    }
+    } else if (a->unanswered) {
+        return reload(a, err);
+    } /* the file that was attempted stays: its commit may still arrive */
     a->attempted[0] = '\0';
     return a->log->ops->seek(a->log, a->unit, a->held.last ? a->held.last->offset + 1 : a->at.offset, err);
 }
@@ -296,7 +299,7 @@ static sfp_status reconnect(shared *a, sfp_error *err)
     else if (status)
         return sfp__fail(err, status, "%s", why.message);
     a->connected = status == SFP_OK;
-    if (a->connected)
+    if (a->connected && !a->held.first) /* else a commit tells whether it works */
         works_again(a);
     return SFP_OK;
 }
@@ -521,6 +524,9 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         sfp__messages_put(&a->taken, took);
         a->offered++;
         sfp_status status = prepare(a, took, rgb, &why);
+        int32_t label = -1;
+        if (!status && took->label)
+            status = sfp__classes_number(a->classes, took->label, &label, &why);
         if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
         if (status) {
@@ -529,7 +535,7 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
             sfp__sample *s = &a->samples_out[d->count++];
             *s = (sfp__sample){.rgb = rgb, .id = a->offered, .name = took->name};
             took->learned = true;
-            TRY(sfp__classes_number(a->classes, took->label, &s->label, err));
+            s->label = label;
         } else {
             a->asked[d->predict_count] = took;
             d->predict[d->predict_count].id = a->offered;
@@ -636,10 +642,11 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     shared *a = (shared *)base;
     bool stopped = sfp__plan_stopped(base->plan);
     *d = (sfp__delivery){.arrived = -1};
+    a->retry_at = stopped ? 0 : a->retry_at;
     if (!a->connected && (stopped || sfp__monotonic_seconds() >= a->retry_at))
         TRY(reconnect(a, err));
     bool due = a->held.first &&
-               (stopped || a->alone || a->held.count >= 100000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
+               (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
     if (a->connected && due)
         TRY(commit_held(a, err));
     if (stopped) { /* what was not committed is delivered to others */
@@ -694,6 +701,7 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     (void)seconds, (void)err;
     for (sfp__message *m; (m = sfp__messages_take(&a->taken));) {
         if (!m->label && !a->connected) {
+            a->unanswered |= m->offset >= 0;
             sfp__message_free(m);
             continue;
         }

@@ -52,8 +52,29 @@ static void name_unit(int32_t number, char unit[SFP__LOG_NAME_MAX])
 
 /* ------------------------------------------------------------------ assignment */
 
+static rd_kafka_topic_partition_list_t *list_one(const kafka_log *k, int32_t number, int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, k->log.stream, number)->offset = offset;
+    return list;
+}
+
+static rd_kafka_resp_err_t set_paused(kafka_log *k, partition *p, bool paused)
+{
+    rd_kafka_topic_partition_list_t *list = list_one(k, p->number, RD_KAFKA_OFFSET_INVALID);
+    rd_kafka_resp_err_t code =
+        paused ? rd_kafka_pause_partitions(k->consumer, list) : rd_kafka_resume_partitions(k->consumer, list);
+    code = code ? code : list->elems[0].err;
+    rd_kafka_topic_partition_list_destroy(list);
+    p->paused = code ? p->paused : paused;
+    return code;
+}
+
+/* librdkafka does not forget that a partition is paused: it would be so when it comes back. */
 static void release(kafka_log *k, int i)
 {
+    if (k->own[i].paused)
+        (void)set_paused(k, &k->own[i], false);
     sfp__messages_done(&k->own[i].ready);
     k->own[i] = k->own[--k->count];
 }
@@ -199,18 +220,11 @@ static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *fro
     return SFP_OK;
 }
 
-static rd_kafka_topic_partition_list_t *list_one(const kafka_log *k, int32_t number, int64_t offset)
-{
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, k->log.stream, number)->offset = offset;
-    return list;
-}
-
 /* Sets the offset of the next message, and resumes a paused partition. */
 static sfp_status move_to(kafka_log *k, partition *p, int64_t offset, sfp_error *err)
 {
+    rd_kafka_resp_err_t code = p->paused ? set_paused(k, p, false) : RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_topic_partition_list_t *list = list_one(k, p->number, offset >= 0 ? offset : RD_KAFKA_OFFSET_BEGINNING);
-    rd_kafka_resp_err_t code = p->paused ? rd_kafka_resume_partitions(k->consumer, list) : RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_error_t *failed = code ? NULL : rd_kafka_seek_partitions(k->consumer, list, TIMEOUT_MS);
     code = code ? code : failed ? rd_kafka_error_code(failed) : list->elems[0].err;
     if (failed)
@@ -218,7 +232,6 @@ static sfp_status move_to(kafka_log *k, partition *p, int64_t offset, sfp_error 
     rd_kafka_topic_partition_list_destroy(list);
     if (code)
         return fail_kafka(&k->log, code, err);
-    p->paused = false;
     p->next = offset;
     return SFP_OK;
 }
@@ -256,11 +269,8 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
         status = take_message(k, m, &p->ready, err);
         p->bytes += status ? 0 : m->len;
         p->next = m->offset + 1;
-        if (!status && !p->paused && (p->ready.count >= READY_BATCHES * k->batch || p->bytes >= READY_BYTES)) {
-            rd_kafka_topic_partition_list_t *list = list_one(k, p->number, RD_KAFKA_OFFSET_INVALID);
-            p->paused = !rd_kafka_pause_partitions(k->consumer, list) && !list->elems[0].err;
-            rd_kafka_topic_partition_list_destroy(list);
-        }
+        if (!status && !p->paused && (p->ready.count >= READY_BATCHES * k->batch || p->bytes >= READY_BYTES))
+            (void)set_paused(k, p, true);
     }
     rd_kafka_message_destroy(m);
     return status;
@@ -384,9 +394,11 @@ static bool means_fenced(rd_kafka_resp_err_t code)
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-static sfp_status commit(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err)
+static sfp_status commit(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
+                         bool *fenced, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
+    (void)before;
     int at = find(k, unit);
     if (at < 0) {
         *fenced = true;
@@ -427,10 +439,10 @@ static rd_kafka_resp_err_t produce(kafka_log *k, const char *topic, const sfp__l
 static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fields, const sfp__message *m, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
-    char topic[600];
+    char topic[300];
     if (!k->producer)
         TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
-    (void)snprintf(topic, sizeof topic, "%.500s.%s", l->stream, name);
+    (void)snprintf(topic, sizeof topic, "%s.%s", l->stream, name);
     rd_kafka_resp_err_t code = produce(k, topic, fields, m);
     if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* the topic takes only smaller ones: without its payload */
         code = produce(k, topic, fields, NULL);
