@@ -80,7 +80,7 @@ struct sfp__log {
     const sfp__log_ops *ops;
     char *stream, *address, *group; /* of KIND:STREAM@ADDRESS/GROUP */
     char worker[SFP__LOG_NAME_MAX]; /* "": it only reads committed values */
-    double claim_seconds;           /* a message that was not committed for so long is delivered to another worker */
+    double claim_seconds;           /* a message that was not committed for this time is delivered to another worker */
     const atomic_bool *stop;        /* a read ends early; NULL: never */
     /* Called inside read when a unit goes to another worker; lost: it has gone already. NULL: not called. */
     void (*revoke)(void *ctx, const char *unit, bool lost);
