@@ -34,6 +34,8 @@ typedef struct sfp__gemm_weight_desc {
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *desc, sfp__gemm_weight **out, sfp_error *err);
 /* Packs new numbers into a weight, in place; the description must have the same sizes. No run may read the weight meanwhile. */
 sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *desc, sfp_error *err);
+/* Writes the numbers that were packed, as they were in the description: the same bytes. Only of f32. */
+sfp_status sfp__gemm_weight_unpack(const sfp__gemm_weight *w, float *out, sfp_error *err);
 void sfp__gemm_weight_free(sfp__gemm_weight *w);
 int sfp__gemm_panel(const sfp__gemm_weight *w);
 

@@ -187,9 +187,9 @@ void sfp__vit_rows_run(const sfp__vit_plan *p, const sfp__vit_pass *pass);
  * pass. */
 void sfp__vit_choose_taps(sfp__vit_microbatch *u);
 /* Allocates the workspace of a lane for n samples. `two_qkv`: neighbouring blocks do not share the array of q, k and v. */
-sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int n, bool two_qkv, sfp__vit_lane *l, void **block, sfp_error *err);
+sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qkv, sfp__vit_lane *l, void **block, sfp_error *err);
 /* Prepares the products for n samples, or for the tokens and patches of a part. */
-sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int tokens, int patches, sfp__vit_ops *o, sfp_error *err);
+sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int M, int patches, sfp__vit_ops *o, sfp_error *err);
 
 /* vit_divide.c: passes over fewer samples than there are threads. can_divide: whether passes of the plan can be; divides: whether this
  * one is, for which need_parts has prepared the plan. */

@@ -170,15 +170,16 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
 
 /* ---------------------------------------------------------------- matrices */
 
-/* Writes the mean and the shares of the classes. */
+/* Writes the mean (NULL: not) and the shares of the classes. */
 static void summarise(ridge *m, double *mean)
 {
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)m->base.opt.dim;
-    memset(mean, 0, d * sizeof *mean);
+    if (mean)
+        memset(mean, 0, d * sizeof *mean);
     for (int r = 0; r < m->base.rows; r++) {
         m->prior[r] = u->mass[r] / u->total;
-        for (size_t i = 0; i < d; i++)
+        for (size_t i = 0; mean && i < d; i++)
             mean[i] += u->class_sum[(size_t)r * d + i] / u->total;
     }
 }
@@ -933,19 +934,23 @@ static double ridge_scale(const sfp__head *h, bool exact)
     return (exact ? m->exact : m->own).strength[SFP__SCALE];
 }
 
-/* Solves the exact solution again if its factor is gone, or never was because there are few samples. Its weights stay, to the last bit. */
+/* Solves the exact solution again if its factor is gone, or never was because there are few samples. The solution itself stays: another
+ * thread may be writing it to a file. */
 static sfp_status factor_exact(ridge *m, sfp_error *err)
 {
-    OWNED double *weight = NULL;
-    solution *s = &m->exact;
-    size_t bytes = (size_t)m->base.opt.dim * (size_t)s->rows * sizeof *weight;
+    OWNED double *memory = NULL;
+    solution s = m->exact;
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)m->base.rows;
     if (m->factored == m->base.n)
         return SFP_OK;
-    TRY(sfp__alloc(&weight, bytes / sizeof *weight, sizeof *weight, err));
-    memcpy(weight, s->weight, bytes);
+    TRY(sfp__alloc(&memory, (d + 2) * rows + d, sizeof *memory, err));
+    s.weight = memory;
+    s.gain = memory + d * rows;
+    s.bias = s.gain + rows;
+    s.centre = s.bias + rows;
     m->few = false;
-    solve(m, s);
-    memcpy(s->weight, weight, bytes);
+    solve(m, &s);
+    m->factored = m->base.n;
     return SFP_OK;
 }
 
@@ -957,7 +962,7 @@ static sfp_status ridge_judge(sfp__head *h, int n, const float *x, const int *ro
     double norm[SFP__HEAD_GRAIN], all = (double)h->n;
     TRY(factor_exact(m, err));
     m->few = false;
-    summarise(m, m->exact.centre);
+    summarise(m, NULL);
     measure(m, s, n, x, norm);
     for (int k = 0; k < n; k++, x += h->opt.dim, out += h->rows) {
         const left_out o = {x, row[k], norm[k], -1};
