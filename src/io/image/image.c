@@ -93,12 +93,21 @@ static sfp_status turn_upright(const char *label, sfp__image *im, int orientatio
     return SFP_OK;
 }
 
+static sfp__image_decoder *other_decoder;
+
+void sfp__image_decode_by(sfp__image_decoder *decoder)
+{
+    other_decoder = decoder;
+}
+
 sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                              sfp_error *err)
 {
     sfp__image_options defaults = sfp__image_options_defaults();
     if (!opt)
         opt = &defaults;
+    if (other_decoder)
+        return other_decoder(label, bytes, size, opt, out, err);
     if (size > opt->max_bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
     sfp__decode_fn *decode = find_decoder(bytes, size);
