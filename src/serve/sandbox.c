@@ -35,13 +35,13 @@ static size_t mapped_bytes(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Sets a limit, or leaves a lower one. */
+/* Sets a limit, or leaves one that is lower. */
 static bool set_limit(int what, rlim_t soft, rlim_t hard)
 {
     struct rlimit now;
     if (getrlimit((__rlimit_resource_t)what, &now) != 0)
         return false;
-    now.rlim_cur = soft < now.rlim_max ? soft : now.rlim_max;
+    now.rlim_cur = soft < now.rlim_cur ? soft : now.rlim_cur;
     now.rlim_max = hard < now.rlim_max ? hard : now.rlim_max;
     return setrlimit((__rlimit_resource_t)what, &now) == 0;
 }
@@ -52,7 +52,7 @@ static sfp_status set_limits(sfp_error *err)
                 set_limit(RLIMIT_NPROC, 0, 0) && set_limit(RLIMIT_FSIZE, 0, 0);
 #ifndef SFP_SANITIZED
     size_t bytes = mapped_bytes() + memory_bytes;
-    good = good && set_limit(RLIMIT_AS, bytes, bytes) && set_limit(RLIMIT_NOFILE, 0, 0);
+    good = good && set_limit(RLIMIT_AS, bytes, bytes);
 #endif
     return good ? SFP_OK : sfp__fail_errno(err, SFP_ELIBRARY, "cannot limit the memory and time of a decoder");
 }
@@ -126,6 +126,7 @@ sfp_status sfp__sandbox_enter(sfp_error *err)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return sfp__fail_errno(err, SFP_ELIBRARY, "cannot confine a decoder");
     TRY(use_landlock(err));
+    (void)set_limit(RLIMIT_NOFILE, 0, 0);
     return use_seccomp(err);
 }
 
