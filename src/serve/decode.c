@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SMALL_PIXELS = 4 << 20, DECODERS_MAX = 16, KEPT_BYTES = 16 << 20 };
+enum { SMALL_PIXELS = 4 << 20, DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
 static const double deadline[2] = {60, 300}; /* seconds for an image of a request, and of a run, which yields */
 
 typedef struct decoder {
@@ -28,10 +28,10 @@ typedef struct decoder {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t released;
+    pthread_cond_t released[2];
     decoder list[2][DECODERS_MAX];
     int count; /* of each group; 0: this process decodes */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .released = PTHREAD_COND_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .released = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER}};
 
 /* ------------------------------------------------------------------- start and end */
 
@@ -132,18 +132,18 @@ static decoder *take(int group)
                 found = d;
         }
         if (!found)
-            pthread_cond_wait(&pool.released, &pool.lock);
+            pthread_cond_wait(&pool.released[group], &pool.lock);
     }
     found->busy = true;
     pthread_mutex_unlock(&pool.lock);
     return found;
 }
 
-static void release(decoder *d)
+static void release(decoder *d, int group)
 {
     pthread_mutex_lock(&pool.lock);
     d->busy = false;
-    pthread_cond_broadcast(&pool.released);
+    pthread_cond_signal(&pool.released[group]);
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -220,7 +220,7 @@ static sfp_status decode(int group, const char *label, const void *bytes, size_t
         q.options.max_pixels = SFP__DECODE_PIXELS_MAX;
     decoder *d = take(group);
     sfp_status status = decode_by(d, group, label, (void *)(uintptr_t)bytes, &q, out, err);
-    release(d);
+    release(d, group);
     return status;
 }
 

@@ -151,7 +151,8 @@ static sfp__decode_reply decode(const sfp__decode_request *q, uint8_t *shared)
     if (r.status == SFP_OK) {
         r.width = image.width;
         r.height = image.height;
-        memcpy(shared + SFP__DECODE_BYTES_MAX, image.rgb, 3 * (size_t)image.width * (size_t)image.height);
+        if (image.rgb != shared + SFP__DECODE_BYTES_MAX) /* it was turned upright */
+            memcpy(shared + SFP__DECODE_BYTES_MAX, image.rgb, 3 * (size_t)image.width * (size_t)image.height);
     }
     sfp__image_done(&image);
     r.worn = is_worn();
@@ -174,6 +175,7 @@ static uint8_t *prepare(sfp_error *err)
         (void)sfp__fail_errno(err, SFP_ENOMEM, "cannot map the memory of a decoder");
         return NULL;
     }
+    sfp__image_place((uint8_t *)shared + SFP__DECODE_BYTES_MAX, 3 * SFP__DECODE_PIXELS_MAX);
     return sfp__sandbox_enter(err) ? NULL : shared;
 }
 
