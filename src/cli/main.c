@@ -5,11 +5,14 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], SFP__DECODER) == 0)
+    if (argc == 2 && strcmp(argv[1], SFP__DECODER) == 0) {
         sfp__decoder_main();
+        _exit(0);
+    }
     (void)signal(SIGXFSZ, SIG_IGN); /* so that a file that reaches the size limit fails with EFBIG, like a full disk */
     return sfp__command_main(argc, argv);
 }

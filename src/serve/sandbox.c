@@ -50,7 +50,7 @@ static sfp_status set_limits(sfp_error *err)
 {
     bool good = set_limit(RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 5) && set_limit(RLIMIT_CORE, 0, 0) &&
                 set_limit(RLIMIT_NPROC, 0, 0) && set_limit(RLIMIT_FSIZE, 0, 0);
-#ifndef SFP_SANITIZED
+#ifndef SFP__SANITIZED
     size_t bytes = mapped_bytes() + memory_bytes;
     good = good && set_limit(RLIMIT_AS, bytes, bytes);
 #endif
@@ -86,7 +86,7 @@ static sfp_status use_landlock(sfp_error *err)
 
 /* ------------------------------------------------------------------------- seccomp */
 
-#ifndef SFP_SANITIZED
+#ifndef SFP__SANITIZED
 /* What decoding needs: memory that cannot be executed, the clock, the channel, the end. All else ends the process. */
 static int add_rules(scmp_filter_ctx f)
 {
@@ -189,5 +189,4 @@ void sfp__decoder_main(void)
     while (send(CHANNEL, &r, sizeof r, MSG_NOSIGNAL) == (ssize_t)sizeof r && shared &&
            recv(CHANNEL, &q, sizeof q, 0) == (ssize_t)sizeof q)
         r = decode(&q, shared);
-    _exit(0); /* handlers of exit would need more system calls */
 }

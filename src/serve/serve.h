@@ -41,8 +41,9 @@ typedef struct sfp__serve_options {
 /* Serves until *stop. `ready` is called with the address once requests are accepted. */
 sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *address), sfp_error *err);
 
-/* The program with this as its only argument is a decoder of images, which the service has started. */
+/* The program with this as its only argument is a decoder of images, which the service has started. It ends by _exit: other functions of
+ * exit would need more system calls. */
 #define SFP__DECODER "=decoder"
-_Noreturn void sfp__decoder_main(void);
+void sfp__decoder_main(void);
 
 #endif

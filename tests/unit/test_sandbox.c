@@ -61,6 +61,7 @@ __attribute__((constructor)) static void decode_if_asked(int argc, char **argv)
     (void)setrlimit(RLIMIT_CPU, &(struct rlimit){1, 3});
     sfp__image_decode_by(obey);
     sfp__decoder_main();
+    _exit(0);
 }
 
 static void ignore_log(void *ctx, sfp_log_level level, const char *message)
