@@ -796,6 +796,8 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
             err, "listen", SFP_EINVAL,
             "listen is '%s', which other machines can reach: expected --token-file, or an address of this machine only",
             s->opt->listen);
+    if (s->opt->sandbox)
+        TRY(sfp__decoders_start(s->opt->log, err));
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
@@ -833,6 +835,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
             status = sfp__fail(err, ended, "%s", why.message);
     }
     sfp_engine_close(engine);
+    sfp__decoders_stop();
     sfp__events_free(s->events);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->lock);

@@ -35,6 +35,10 @@ static const sfp__opt own[] = {
                  .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1,
                   "Share of the time in which samples are learned; the rest is left to answers.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_SWITCH(
+        "sandbox", "on",
+        "Decode images in processes without files and network, and with limits of memory and time (seccomp, Landlock).",
+        .scope = SFP__SCOPE_COMMAND),
 };
 enum { OWN = sizeof own / sizeof *own };
 
@@ -118,6 +122,7 @@ static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *e
                             .max_connections = (int)sfp__args_int(a, "max-connections"),
                             .workers = (int)sfp__args_int(a, "workers"),
                             .cpu_share = sfp__args_real(a, "cpu-share"),
+                            .sandbox = sfp__args_flag(a, "sandbox"),
                             .settings = settings,
                             .log = sfp__print_log,
                             .hangup = &hangup};
