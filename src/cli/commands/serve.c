@@ -108,6 +108,24 @@ static void on_ready(const char *address)
     (void)fflush(stdout);
 }
 
+/* What is learned: what is sent to the service, and perhaps a directory in sync. */
+static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, int models, sfp_error *err)
+{
+    static const char sync[] = ",sync";
+    const char *data = sfp_settings_get(settings, "data");
+    if (!data || !sfp__args_given(a, "data") || strncmp(data, "submitted", 9) == 0)
+        return SFP_OK;
+    size_t n = strlen(data), end = strlen(sync);
+    bool watched = strncmp(data, "watch:", 6) == 0 && n > end && strcmp(data + n - end, sync) == 0;
+    if (!watched)
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s', expected submitted, or watch:DIR,sync for a directory that is learned, too", data);
+    if (models > 1)
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s' for %d models, expected one model: a directory is learned by one", data, models);
+    return SFP_OK;
+}
+
 static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *err)
 {
     const char *models = sfp__args_string(a, "model"), *out = sfp__args_string(a, "out");
@@ -127,10 +145,7 @@ static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *e
     OWNED char *text = sfp__strdup(models ? models : out);
     TRY(sfp__check_memory(text, err));
     TRY(read_models(&o, text, models != NULL, err));
-    const char *data = sfp_settings_get(settings, "data");
-    if (data && sfp__args_given(a, "data") && strncmp(data, "submitted", 9) != 0)
-        return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%.80s', expected submitted: the service learns what is sent to it", data);
+    TRY(check_data(a, settings, o.model_count, err));
     if (!sfp__args_given(a, "data"))
         TRY(sfp_settings_set(settings, "data", "submitted", err));
     TRY(sfp_settings_set(settings, "resume", "on", err));
