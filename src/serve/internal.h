@@ -189,6 +189,14 @@ void sfp__decoded_done(sfp__decoded *d);
 /* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
 
+/* ------------------------------------------------------------------ mqtt.c */
+
+typedef struct sfp__mqtt sfp__mqtt;
+/* Reads the options; *out stays NULL without --mqtt. sfp__mqtt_close must follow, also on failure. */
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err);
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err);
+void sfp__mqtt_close(sfp__mqtt *m);
+
 /* --------------------------------------------------------------- monitor.c */
 
 /* Subscribers to events. */

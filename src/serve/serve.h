@@ -8,6 +8,7 @@
  *   samples.c   samples, labels, classes
  *   inference.c /v2: the Open Inference Protocol
  *   monitor.c   status, metrics, health, events
+ *   mqtt.c      the door of MQTT
  *   decode.c    whether the bytes of a stranger are an image: the only place that looks into them
  *
  * A door is a way by which images arrive: HTTP, or another file that calls sfp__door_submit. */
@@ -29,7 +30,10 @@ typedef struct sfp__serve_options {
     const char *names[SFP__SERVE_MODELS_MAX], *dirs[SFP__SERVE_MODELS_MAX];
     int64_t max_body; /* bytes of a request */
     int max_connections, workers;
-    double cpu_share;       /* of the time, for learning: 0 to 1 */
+    double cpu_share;                                                   /* of the time, for learning: 0 to 1 */
+    const char *mqtt;                                                   /* HOST[:PORT] of a broker; NULL: none */
+    const char *mqtt_topics, *mqtt_login, *mqtt_discovery, *mqtt_agree; /* mqtt_topics: one per line */
+    double mqtt_threshold;
     sfp_settings *settings; /* those of a run with submitted samples; "out" is set for each model */
     sfp_log_fn log;
     const atomic_int *stop; /* not 0: end */

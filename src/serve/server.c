@@ -47,6 +47,7 @@ struct sfp__server {
     int model_count;
     sfp__model *models[SFP__SERVE_MODELS_MAX];
     struct sfp__events *events;
+    sfp__mqtt *mqtt; /* NULL: none */
     double began;
     char token[TOKEN_MAX];
     size_t token_length;  /* 0: none */
@@ -794,9 +795,11 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
             err, "listen", SFP_EINVAL,
             "listen is '%s', which other machines can reach: expected --token-file, or an address of this machine only",
             s->opt->listen);
+    TRY(sfp__mqtt_open(s, s->opt, &s->mqtt, err));
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
+    TRY(sfp__mqtt_start(s->mqtt, err));
     ready(address);
     notify("READY=1");
     run_until_stopped(s);
@@ -816,6 +819,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
     pthread_cond_init(&s->work, NULL);
     s->events = sfp__events_create();
     sfp_status status = s->events ? serve(s, &engine, ready, err) : sfp__fail_nomem(err);
+    sfp__mqtt_close(s->mqtt);
     if (s->events)
         stop_web(s);
     for (int i = 0; i < s->model_count; i++)
