@@ -709,8 +709,9 @@ SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_
 /* Gives a sample a label, or another one. SFP_OK means that the label is on the disk. A label that was learned is taken back exactly
  * (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is not kept any more. */
 SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
-/* Forgets samples as sfp_run_forget does, and waits until nothing of them is left. */
-SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err);
+/* Forgets a sample as sfp_run_forget does, and waits until nothing of it is left. may_return 1: not even the mark, so that the same bytes may be
+ * submitted again. */
+SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, int may_return, sfp_error *err);
 
 typedef enum sfp_standing {
     SFP_WAITING = 0, /* for its label, or to be learned */

@@ -62,6 +62,7 @@ struct sfp__mqtt {
     double looked_at;
     bool up;         /* the broker has accepted the connection */
     bool said;       /* that it is lost */
+    bool refused;    /* an image could not be stored, and none since */
     bool unreadable; /* a warning about a message was given */
     pthread_t thread;
     bool runs;
@@ -403,8 +404,9 @@ static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
 /* Ends the connection before the message is acknowledged: the broker sends it again. */
 static void refuse_now(sfp__mqtt *m, const char *why)
 {
-    say(m, SFP_LOG_WARNING, "an image cannot be stored now, and is asked for again", why);
-    m->said = true;
+    if (!m->refused)
+        say(m, SFP_LOG_WARNING, "an image cannot be stored now, and is asked for again", why);
+    m->refused = m->said = true;
     (void)shutdown(mosquitto_socket(m->client), SHUT_RDWR);
 }
 
@@ -428,6 +430,7 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
         refuse_now(m, err.message);
         return;
     }
+    m->refused = false;
     if (status && !m->unreadable && status != SFP_EUNSUPPORTED) {
         char shown[128];
         char what[256];
@@ -505,7 +508,7 @@ static void on_connect(struct mosquitto *client, void *ctx, int code)
         m->said = true;
         return;
     }
-    if (m->said)
+    if (m->said && !m->refused)
         say(m, SFP_LOG_INFO, "connected again", "");
     m->said = false;
     for (int i = 0; i < m->topic_count; i++)
@@ -540,7 +543,7 @@ static void *work(void *arg)
         wait_seconds(m, first_wait);
     while (!atomic_load(&m->stop)) {
         m->up = false;
-        int code = mosquitto_connect(m->client, m->host, m->port, KEEPALIVE);
+        int code = mosquitto_connect_async(m->client, m->host, m->port, KEEPALIVE);
         while (code == MOSQ_ERR_SUCCESS && !atomic_load(&m->stop)) {
             code = mosquitto_loop(m->client, LOOP_MS, 1);
             if (m->up)
@@ -548,8 +551,8 @@ static void *work(void *arg)
         }
         if (atomic_load(&m->stop))
             break;
-        wait = m->up ? first_wait : fmin(2 * wait, longest_wait);
-        if (!m->said)
+        wait = m->up && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
+        if (!m->said && !m->refused)
             say(m, SFP_LOG_WARNING, "no connection; it is tried again", mosquitto_strerror(code));
         m->said = true;
         wait_seconds(m, wait);
