@@ -27,6 +27,7 @@ static sfp_status make_engine(sfp__vit *vit, const char *backbone, const sfp_eng
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
     OWNED_PTR(sfp__vit_free) sfp__vit *own = vit;
     TRY(sfp__gemm_prepare(err));
+    TRY(sfp__vit_free_packed(own, err));
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     e->vit = TAKE(own);
     e->opt = *o;
@@ -110,6 +111,7 @@ static sfp_status choose_size(sfp_engine *e, sfp_error *err)
     TRY(sfp__vit_load(e->backbone, &load, &smaller, err));
     sfp__vit_free(e->vit);
     e->vit = smaller;
+    TRY(sfp__vit_free_packed(e->vit, err));
     e->opt.image_size = side;
     log_info(o, "input size is %d instead of %d: at %g images per second, queries of %d pixels have a load of %.3g", side, own,
              o->rate, own, o->rate * seconds);

@@ -96,9 +96,9 @@ typedef struct sfp__request {
     size_t budget;
 } sfp__request;
 
-/* A parameter of the query, decoded (sfp__free); NULL: none. i: the i-th of this name. */
-/* Decodes a value of the query; NULL: malformed. */
+/* Decodes a value of the query (sfp__free); NULL: malformed. */
 char *sfp__decode_param(const char *s);
+/* A parameter of the query, decoded (sfp__free); NULL: none. i: the i-th of this name. */
 char *sfp__request_param(const sfp__request *r, const char *name, int i);
 /* SFP_EINVAL: it is not a whole number of this range. Without it *out stays. */
 sfp_status sfp__request_int(const sfp__request *r, const char *name, int64_t low, int64_t high, int64_t *out, sfp_error *err);
@@ -156,6 +156,7 @@ struct sfp__events *sfp__server_events(const sfp__server *s);
 
 /* {"classes":[...],"unknown":...} of an answer. */
 void sfp__json_prediction(sfp__json *j, const sfp_predictor *p, int i, const sfp_prediction *prediction, int top);
+extern const char *const sfp__standing_names[5]; /* of sfp_standing */
 /* The members of a sample. */
 void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
 /* {"id":...} of a sample; false: there is none. */
@@ -199,6 +200,8 @@ void sfp__mqtt_close(sfp__mqtt *m);
 
 /* --------------------------------------------------------------- monitor.c */
 
+/* Does every model take samples and questions? */
+bool sfp__serve_ready(const sfp__server *s);
 /* Subscribers to events. */
 struct sfp__events *sfp__events_create(void);
 void sfp__events_free(struct sfp__events *e);

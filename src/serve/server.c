@@ -389,7 +389,7 @@ static bool is_allowed(sfp__server *s, sfp__request *r)
         sfp__reply_error(r, 403, "forbidden", "requests of other web sites are refused");
         return false;
     }
-    if (s->token_length == 0) {
+    if (!s->opt->token_file) {
         if (s->is_socket || (host && is_local_host(host)))
             return true;
         sfp__reply_error(r, 403, "forbidden", "the Host of the request is not a name of this machine for itself");
@@ -572,10 +572,11 @@ static sfp_status fail_listen(const char *where, sfp_error *err)
     return sfp__fail_errno(err, SFP_EIO, "%s: cannot listen", where);
 }
 
-/* Removes a Unix socket on which nobody listens. */
+/* Removes a Unix socket on which nobody listens, but no other file. */
 static void remove_stale(const struct sockaddr_un *a)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct stat st;
+    int fd = lstat(a->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
     if (fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof *a) != 0 && errno == ECONNREFUSED)
         (void)unlink(a->sun_path);
     if (fd >= 0)
@@ -592,7 +593,8 @@ static sfp_status listen_unix(sfp__server *s, const char *path, sfp_error *err)
     mode_t before = umask(0117); /* owner and group */
     int failed = s->listener < 0 || bind(s->listener, (struct sockaddr *)&a, sizeof a) != 0;
     (void)umask(before);
-    s->is_socket = s->local = true;
+    s->local = true;
+    s->is_socket = !failed; /* it is removed at the end */
     return failed || listen(s->listener, SOMAXCONN) != 0 ? fail_listen(path, err) : SFP_OK;
 }
 

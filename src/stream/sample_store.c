@@ -222,7 +222,7 @@ static sfp_status fail_db(const sfp__store *s, sfp_error *err)
 }
 
 /* Binds the arguments of a statement, one per letter: i int64_t, d double (NAN: NULL), t text (NULL allowed), b sfp__digest *,
- * B an int64_t and so many bytes. */
+ * B an int64_t n and then n bytes. */
 static sfp_status bind(sfp__store *s, int which, const char *types, va_list args, sqlite3_stmt **out, sfp_error *err)
 {
     if (!s->statement[which] &&

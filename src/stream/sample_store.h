@@ -166,7 +166,7 @@ uint64_t sfp__store_logged(const sfp__store *s);
 
 /* Ends the transaction, if one is open: its changes survive a kill of the process. */
 sfp_status sfp__store_commit(sfp__store *s, sfp_error *err);
-/* The same if the last one ended more than a second ago. */
+/* Ends the transaction if the last one ended more than a second ago. */
 sfp_status sfp__store_commit_if_due(sfp__store *s, sfp_error *err);
 /* Brings all changes to the disk. Returns the generation of the checkpoint that must be written next. */
 sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err);
@@ -241,7 +241,7 @@ typedef struct sfp__listed {
     bool has_image;
 } sfp__listed;
 
-/* Calls fn for samples in order of their ids; it must not use the store. Forgotten samples are left out. */
+/* Calls fn for samples in order of their ids, except forgotten ones. fn must not use the store. */
 sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
                            sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err);
 /* Classes with the number of their learned samples, in order of their names. */

@@ -116,7 +116,7 @@ struct sfp_source {
     const char *warning; /* warnings, such as skipped files; NULL: none; owned */
     uint64_t skipped;    /* number of entries that were skipped when the source was opened; `warning` describes them */
     bool seeded;         /* options.seed changes its images or their order */
-    int row_dim;         /* its images are rows of so many floats; 0: images */
+    int row_dim;         /* number of floats per row, if the source delivers rows instead of images; 0: images */
     bool test_part;      /* opened with options.test, and the dataset has a test part, which shares no image with the other */
 
     /* images in a row whose reading failed because of the disk; changed by sfp__source_settle only */
@@ -163,7 +163,7 @@ void sfp__skipped_add(sfp__skipped *s, const char *why);
 void sfp__skipped_join(sfp__skipped *s, const sfp__skipped *later);
 /* Writes "2 images could not be read and were skipped (first: WHY)" to buf. what: "image". */
 void sfp__skipped_text(const sfp__skipped *s, const char *what, char *buf, size_t size);
-/* Fails if more images of `name` are skipped than are allowed of so many. */
+/* Fails if more images of `name` were skipped than are allowed of its number of images. */
 sfp_status sfp__skipped_check(const sfp__skipped *s, const char *name, uint64_t allowed, uint64_t total, sfp_error *err);
 /* Fails because all images of `name` are skipped. */
 sfp_status sfp__skipped_all(const sfp__skipped *s, const char *name, sfp_error *err);
