@@ -22,7 +22,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PORT = 1883, KEEPALIVE = 30, TOPICS_MAX = 64, VIEWS_MAX = 256, VOTES_MAX = 32, NAME_BYTES = 64, TOPIC_BYTES = 512 };
+enum {
+    PORT = 1883,
+    KEEPALIVE = 30,
+    TOPICS_MAX = 64,
+    VIEWS_MAX = 256,
+    VOTES_MAX = 32,
+    NAME_BYTES = 64,
+    TOPIC_BYTES = 512,
+    LABEL_BYTES = 2048 /* more than a label may have */
+};
 static const double first_wait = 0.25, longest_wait = 30, shown_seconds = 10, classes_seconds = 1;
 
 #define AVAILABLE "streamfp/available"
@@ -136,9 +145,9 @@ static sfp_status read_topic(sfp__mqtt *m, const char *text, sfp_error *err)
            : sfp__text_new(&t.pattern, err, "%s", text));
     bool good = m->topic_count < TOPICS_MAX && strlen(text) < TOPIC_BYTES && strncmp(text, "streamfp/", 9) != 0 &&
                 mosquitto_sub_topic_check(t.pattern) == MOSQ_ERR_SUCCESS;
-    m->topics[m->topic_count] = t;
-    m->topic_count += good;
-    if (!good)
+    if (good)
+        m->topics[m->topic_count++] = t;
+    else
         sfp__free(t.pattern);
     return good ? SFP_OK
                 : sfp__fail_key(
@@ -413,7 +422,7 @@ static void refuse_now(sfp__mqtt *m, const char *why)
 static void take_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
 {
     OWNED_BY(sfp__text_done) sfp__text answer = {0};
-    char view_name[NAME_BYTES], label[1025], key[80];
+    char view_name[NAME_BYTES], label[LABEL_BYTES], key[80];
     uint64_t id = 0;
     bool repeated = false, unreadable = false;
     sfp_error err = {0};
@@ -460,7 +469,7 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
 static void take_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
 {
     sfp_error err = {0};
-    char label[1025], expected[TOPIC_BYTES];
+    char label[LABEL_BYTES], expected[TOPIC_BYTES];
     for (view *v = m->views; v < m->views + m->view_count; v++) {
         topic_of(m, v, "label/set", expected);
         if (strcmp(name, expected) != 0 || n == 0 || n >= sizeof label)

@@ -43,7 +43,8 @@ typedef struct dir_source {
     uint64_t last_id;              /* its sample, if last_stored */
     bool last_stored;
     bool gone;           /* the warning about a file that was removed before it was read was given */
-    sfp__offers offers;  /* sync: submitted samples */
+    sfp__source_ops ops; /* sync: dir_ops, with images */
+    sfp__offers offers;  /* likewise: submitted samples */
     sfp__dir_sync *sync; /* NULL: not in sync */
     int failed; /* attempts at reading it that failed because of memory, descriptors or the disk; above 0: it is the next item, too */
 } dir_source;
@@ -487,18 +488,6 @@ static const sfp__source_ops dir_ops = {
     .close = close_dir,
 };
 
-static const sfp__source_ops sync_ops = {
-    .name = name_of,
-    .display_name = display_name_of,
-    .next = next,
-    .origin = origin,
-    .set_store = set_store,
-    .decided = decided,
-    .image = image_of,
-    .pauses = true,
-    .close = close_dir,
-};
-
 /* Reads classes.txt if it exists, then adds the watched directories. */
 static sfp_status find_classes(dir_source *s, sfp_error *err)
 {
@@ -529,7 +518,7 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
     bool directory = false, sync = false;
     TRY(sfp__dir_sync_parse(path, &watched, &sync, err));
     path = watched;
-    TRY(sfp__source_create(sizeof(dir_source), &sfp__source_dir, sync ? &sync_ops : &dir_ops, path, &base, err));
+    TRY(sfp__source_create(sizeof(dir_source), &sfp__source_dir, &dir_ops, path, &base, err));
     dir_source *s = (dir_source *)base;
     base->live = &s->live;
     base->keeps_order = true;
@@ -537,6 +526,9 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
         TRY(sfp__dir_sync_create(base, &s->sync, err));
         sfp__offers_init(&s->offers);
         s->live.offers = &s->offers;
+        s->ops = dir_ops;
+        s->ops.image = image_of;
+        base->ops = &s->ops;
     }
     TRY(sfp__path_is_dir(path, &directory, err));
     if (!directory)
