@@ -15,6 +15,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from xml.etree import ElementTree
 
@@ -34,6 +35,7 @@ key = open(args.key_file).read().strip()
 lock = threading.RLock()  # one annotation at a time: two messages about the same one must not pass each other
 state = sqlite3.connect(args.state, check_same_thread=False, isolation_level=None)
 state.execute("CREATE TABLE IF NOT EXISTS sample(annotation TEXT PRIMARY KEY, id INTEGER, times INTEGER)")
+BAD = (OSError, HTTPException, ValueError, LookupError, AttributeError, TypeError, ElementTree.ParseError)  # of what comes from outside
 access = ""  # the short-lived token that a personal access token gives
 
 
@@ -111,7 +113,7 @@ def predict(request):
         result = {"model_version": now, "score": 0.0, "result": []}
         try:
             answer = service("POST", project, "/predict?top=1", image_of(task, config))["predictions"][0]
-        except (OSError, ValueError, KeyError) as error:
+        except BAD as error:
             print(f"task {task.get('id')}: {error}", flush=True)
             answer = {"classes": [], "is_unknown": True}
         if not answer["is_unknown"]:  # what is unknown comes first if tasks are sorted by score
@@ -197,8 +199,8 @@ class Handler(BaseHTTPRequestHandler):
             if size > 16 << 20:
                 raise ValueError("the body is too long")
             status, reply = route(json.loads(self.rfile.read(size) or b"{}")) if route else (404, {"error": "no such route"})
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, ElementTree.ParseError) as error:
-            status, reply = 502 if isinstance(error, OSError) else 400, {"error": f"{type(error).__name__}: {error}"}
+        except BAD as error:
+            status, reply = 502 if isinstance(error, (OSError, HTTPException)) else 400, {"error": f"{type(error).__name__}: {error}"}
         body = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -14,7 +14,7 @@ curl -fsS -F "a=@$cup" -F "b=@$what" "$base/predict"
 curl -fsS --data-binary "@$what" "$base/predict?box=0.25,0.25,0.75,0.75"
 
 # ask and keep, label later, correct, forget
-id=$(curl -fsS --data-binary "@$what" "$base/samples" | sed 's/.*"id": *\([0-9]*\).*/\1/')
+id=$(curl -fsS --data-binary "@$what" "$base/samples" | sed -n 's/^{"id":\([0-9]*\).*/\1/p')
 curl -fsS -X PUT -d '{"label":"cup"}' "$base/samples/$id/label"
 curl -fsS -X PUT -d '{"label":"mug"}' "$base/samples/$id/label"
 curl -fsS -X DELETE "$base/samples/$id?again=1" # without again=1 the same image is never learned again

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""examples/label_studio.py with the requests of Label Studio, which this test plays.
+"""examples/label_studio.py with the requests of Label Studio, which this test plays; and examples/serve_curl.sh.
 
     tests/serve/label_studio.py STREAMFP MKFILE EXAMPLES
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -162,5 +163,15 @@ ask("/predict", {"tasks": [{"id": 1, "data": {"photo": f"http://127.0.0.1:{studi
                            {"id": 2, "data": {"photo": f"{elsewhere}/moved"}}], "project": "1", "label_config": CONFIG})
 check("no key for other hosts", foreign, [])
 process.terminate()
+
+# the other example that has a script
+if shutil.which("curl"):
+    for i in (8, 9, 10):
+        Path(directory, f"{i}.png").write_bytes(pictures[i])
+    done = subprocess.run(["sh", str(Path(example).parent / "serve_curl.sh"), s.address.geturl(), "8.png", "9.png", "10.png"], cwd=directory,
+                          capture_output=True, text=True)
+    check("the lines for curl", (done.returncode, done.stderr), (0, ""))
+    expected.update({"first": "cup", "second": "mug"})
+    check("what they have learned", learned(), expected)
 check("the service ends", s.stop(), 0)
 print("serve/label_studio: ok")
