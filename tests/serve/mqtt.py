@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import client
 from client import Server, begin, die_with_parent, images
 
 broker_program = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
@@ -89,7 +90,7 @@ def count(s):
 broker = start_broker()
 me = Client("test")
 s = Server(streamfp, mkfile, directory, "--mqtt", f"127.0.0.1:{port}", "--mqtt-topic", "cam/+/snapshot", "--mqtt-topic", "train/{label}",
-           "--mqtt-login", f"{directory}/login", "--mqtt-agree", "2/3", "--mqtt-threshold", "0.01")
+           "--mqtt-login", f"{directory}/login", "--mqtt-agree", "2/3", "--mqtt-threshold", "0.01", "--keep-images", "1")
 s.start()
 s.wait_until(lambda: me.last("streamfp/available") == b"online")
 for i in range(8):
@@ -159,6 +160,20 @@ for r in range(rounds):
     if r % 2:
         s.wait_until(lambda: me.last("streamfp/available") == b"online")
 check("each image is one sample", count(s), total)
+
+# an image that cannot be stored now is not acknowledged, and comes again
+client.EDGE = 256
+large = images(8, 5000)
+check("a pause", s.post("/v1/pause")[0], 200)
+stored = 0
+while s.post("/v1/samples?label=large", large[stored])[0] == 201:
+    stored += 1
+me.send("train/large", large[-1])
+s.wait_until(lambda: "an image cannot be stored now" in (s.dir / "log").read_text())
+check("nothing is stored", count(s), total + stored)
+check("the end of the pause", s.post("/v1/resume")[0], 200)
+total += stored + 1
+s.wait_until(lambda: count(s) == total)
 
 # what a client sees that comes later; the end of the service
 later = Client("later")
