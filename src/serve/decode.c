@@ -18,7 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SMALL_PIXELS = 4 << 20, DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
+    enum {
+        SMALL_PIXELS = 4 << 20,
+        DECODERS_MAX = 16,
+        KEPT_BYTES = 48 << 20
+    };
 static const double deadline[2] = {60, 300}; /* seconds for an image of a request, and of a run, which yields */
 
 typedef struct decoder {
@@ -258,7 +262,11 @@ void sfp__decoders_stop(void)
 #include <stdio.h>
 >>>>>>> integ
 
-enum { SMALL_PIXELS = 4 << 20, LARGE_PIXELS = 50000000, REQUEST_PIXELS = 100000000 };
+    enum {
+        SMALL_PIXELS = 4 << 20,
+        LARGE_PIXELS = 50000000,
+        REQUEST_PIXELS = 100000000
+    };
 
 /* A thread has few pixels, or holds the lock, by which one at a time has many: so their memory is bounded. */
 static pthread_mutex_t large_lock;

@@ -220,6 +220,14 @@ sfp_status sfp__sandbox_enter(sfp_error *err);
 /* The version of the kernel's Landlock; 0: it has none. */
 int sfp__landlock_version(void);
 
+/* ------------------------------------------------------------------ mqtt.c */
+
+typedef struct sfp__mqtt sfp__mqtt;
+/* Reads the options; *out stays NULL without --mqtt. sfp__mqtt_close must follow, also on failure. */
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err);
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err);
+void sfp__mqtt_close(sfp__mqtt *m);
+
 /* --------------------------------------------------------------- monitor.c */
 
 /* Does every model take samples and questions? */

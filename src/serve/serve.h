@@ -8,6 +8,7 @@
  *   samples.c   samples, labels, classes
  *   inference.c /v2: the Open Inference Protocol
  *   monitor.c   status, metrics, health, events
+ *   mqtt.c      the door of MQTT
  *   decode.c    the decoders, which are processes: hands them the bytes of strangers, takes pixels, starts and ends them
  *   sandbox.c   such a process: the only place that looks into these bytes
  *
@@ -30,8 +31,11 @@ typedef struct sfp__serve_options {
     const char *names[SFP__SERVE_MODELS_MAX], *dirs[SFP__SERVE_MODELS_MAX];
     int64_t max_body; /* bytes of a request */
     int max_connections, workers;
-    double cpu_share;       /* of the time, for learning: 0 to 1 */
-    bool sandbox;           /* decode images in other processes */
+    double cpu_share;                                                   /* of the time, for learning: 0 to 1 */
+    bool sandbox;                                                       /* decode images in other processes */
+    const char *mqtt;                                                   /* HOST[:PORT] of a broker; NULL: none */
+    const char *mqtt_topics, *mqtt_login, *mqtt_discovery, *mqtt_agree; /* mqtt_topics: one per line */
+    double mqtt_threshold;
     sfp_settings *settings; /* those of a run with submitted samples; "out" is set for each model */
     sfp_log_fn log;
     const atomic_int *stop; /* not 0: end */

@@ -47,6 +47,7 @@ struct sfp__server {
     int model_count;
     sfp__model *models[SFP__SERVE_MODELS_MAX];
     struct sfp__events *events;
+    sfp__mqtt *mqtt; /* NULL: none */
     double began;
     char token[TOKEN_MAX];
     size_t token_length;  /* 0: none */
@@ -798,12 +799,14 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
             s->opt->listen);
     if (s->opt->sandbox)
         TRY(sfp__decoders_start(s->opt->log, err));
+    TRY(sfp__mqtt_open(s, s->opt, &s->mqtt, err));
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
     while (!sfp__serve_ready(s) && !any_failed(s) && !atomic_load(s->opt->stop))
         (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     if (sfp__serve_ready(s)) {
+        TRY(sfp__mqtt_start(s->mqtt, err));
         ready(address);
         notify("READY=1");
     }
@@ -824,6 +827,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
     pthread_cond_init(&s->work, NULL);
     s->events = sfp__events_create();
     sfp_status status = s->events ? serve(s, &engine, ready, err) : sfp__fail_nomem(err);
+    sfp__mqtt_close(s->mqtt);
     if (s->events)
         stop_web(s);
     for (int i = 0; i < s->model_count; i++)
