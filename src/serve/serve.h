@@ -38,7 +38,7 @@ typedef struct sfp__serve_options {
     atomic_int *hangup;     /* not 0: read the token again */
 } sfp__serve_options;
 
-/* Serves until *stop. `ready` is called with the address once requests are accepted. */
+/* Serves until *stop. `ready` is called with the address once samples and questions are taken. */
 sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *address), sfp_error *err);
 
 /* The program with this as its only argument is a decoder of images, which the service has started. It ends by _exit: other functions of

@@ -801,8 +801,12 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
-    ready(address);
-    notify("READY=1");
+    while (!sfp__serve_ready(s) && !any_failed(s) && !atomic_load(s->opt->stop))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    if (sfp__serve_ready(s)) {
+        ready(address);
+        notify("READY=1");
+    }
     run_until_stopped(s);
     notify("STOPPING=1");
     return SFP_OK;

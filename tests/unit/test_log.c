@@ -48,7 +48,7 @@ TEST(a_committed_value_is_read_as_it_was_written)
     assert_int_equal(sfp__share_parse(text, "w", &got, &err), SFP_OK);
     sfp__share_print(&got, again);
     assert_string_equal(text, again);
-    assert_int_equal(sfp__share_parse("", &got, &err), SFP_OK);
+    assert_int_equal(sfp__share_parse("", "w", &got, &err), SFP_OK);
     assert_string_equal(got.file, "");
 }
 
