@@ -7,22 +7,18 @@
 
 #include "base/monotonic.h"
 
-<<<<<<< HEAD
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-    enum {
-        SMALL_PIXELS = 4 << 20,
-        DECODERS_MAX = 16,
-        KEPT_BYTES = 48 << 20
-    };
+enum { DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
 static const double deadline[2] = {60, 300}; /* seconds for an image of a request, and of a run, which yields */
 
 typedef struct decoder {
@@ -258,15 +254,8 @@ void sfp__decoders_stop(void)
 }
 
 /* --------------------------------------------------------------- images of requests */
-=======
-#include <stdio.h>
->>>>>>> integ
 
-    enum {
-        SMALL_PIXELS = 4 << 20,
-        LARGE_PIXELS = 50000000,
-        REQUEST_PIXELS = 100000000
-    };
+enum { SMALL_PIXELS = 4 << 20, LARGE_PIXELS = 50000000, REQUEST_PIXELS = 100000000 };
 
 /* A thread has few pixels, or holds the lock, by which one at a time has many: so their memory is bounded. */
 static pthread_mutex_t large_lock;
@@ -291,41 +280,27 @@ void sfp__decoded_done(sfp__decoded *d)
     *d = (sfp__decoded){0};
 }
 
-static sfp_status decode(const void *bytes, size_t size, int64_t most, sfp__image *out, sfp_error *err)
+static sfp_status decode_within(const void *bytes, size_t size, int64_t most, sfp__image *out, sfp_error *err)
 {
     sfp__image_options limits = sfp__image_options_defaults();
     limits.max_pixels = (size_t)most;
-    return sfp__image_decode("image", bytes, size, &limits, out, err);
+    return pool.count ? decode(0, "image", bytes, size, &limits, out, err)
+                      : sfp__image_decode("image", bytes, size, &limits, out, err);
 }
 
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err)
 {
     sfp__image image = {0};
     sfp_error why = {0};
-<<<<<<< HEAD
-    sfp_status status = SFP_OK;
-    bool large = false;
-    limits.max_pixels = SMALL_PIXELS;
     pthread_once(&once, make_lock);
-    for (;;) {
-        status = pool.count ? decode(0, "image", bytes, size, &limits, &image, &why)
-                            : sfp__image_decode("image", bytes, size, &limits, &image, &why);
-        if (large || status != SFP_ELIMIT)
-            break;
-        large = true;
-        limits.max_pixels = SFP__DECODE_PIXELS_MAX;
-        pthread_mutex_lock(&large_lock);
-=======
-    pthread_once(&once, make_lock);
-    sfp_status status = held < SMALL_PIXELS ? decode(bytes, size, SMALL_PIXELS - held, &image, &why) : SFP_ELIMIT;
+    sfp_status status = held < SMALL_PIXELS ? decode_within(bytes, size, SMALL_PIXELS - held, &image, &why) : SFP_ELIMIT;
     bool large = status == SFP_ELIMIT;
     if (large) {
         int64_t left = REQUEST_PIXELS - held;
         pthread_mutex_lock(&large_lock);
-        status = left > 0 ? decode(bytes, size, left < LARGE_PIXELS ? left : LARGE_PIXELS, &image, &why) : SFP_ELIMIT;
+        status = left > 0 ? decode_within(bytes, size, left < LARGE_PIXELS ? left : LARGE_PIXELS, &image, &why) : SFP_ELIMIT;
         if (status == SFP_ELIMIT && left < LARGE_PIXELS)
             (void)snprintf(why.message, sizeof why.message, "the images have more than %d pixels together", REQUEST_PIXELS);
->>>>>>> integ
     }
     if (status && large)
         pthread_mutex_unlock(&large_lock);
