@@ -134,8 +134,9 @@ static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.
     X(ADD_CLASS, "INSERT OR IGNORE INTO added_class VALUES(?1)")                                                                \
     X(REMOVE_CLASS, "DELETE FROM added_class WHERE name = ?1")                                                                  \
     X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1")                                              \
-    X(CLASSES, "SELECT name, sum(n) FROM (SELECT label AS name, count(*) AS n FROM sample WHERE standing = 1 GROUP BY label"    \
-               " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                       \
+    X(CLASSES,                                                                                                                  \
+      "SELECT name, sum(n) FROM (SELECT learned AS name, count(*) AS n FROM sample WHERE learned IS NOT NULL GROUP BY 1"        \
+      " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                                \
     X(LIST,                                                                                                                     \
       "SELECT " ROW ", reason, arrived, class, probability, unknown FROM sample WHERE id >= ?1 AND (?2 < 0 OR standing = ?2)"   \
       " AND (?3 IS NULL OR label = ?3) AND (?4 IS NULL OR class = ?4) AND (?5 = 0 OR label IS NULL) AND name IS NOT NULL"       \

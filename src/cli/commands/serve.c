@@ -35,6 +35,10 @@ static const sfp__opt own[] = {
                  .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1,
                   "Share of the time in which samples are learned; the rest is left to answers.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_SWITCH(
+        "sandbox", "on",
+        "Decode images in processes without files and network, and with limits of memory and time (seccomp, Landlock).",
+        .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING("mqtt", "HOST[:PORT]", NULL, "An MQTT broker, from which images are taken and which is told the answers.",
                     .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING(
@@ -149,6 +153,7 @@ static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *e
                             .max_connections = (int)sfp__args_int(a, "max-connections"),
                             .workers = (int)sfp__args_int(a, "workers"),
                             .cpu_share = sfp__args_real(a, "cpu-share"),
+                            .sandbox = sfp__args_flag(a, "sandbox"),
                             .mqtt = sfp__args_string(a, "mqtt"),
                             .mqtt_topics = sfp__args_string(a, "mqtt-topic"),
                             .mqtt_login = sfp__args_string(a, "mqtt-login"),
