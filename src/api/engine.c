@@ -314,10 +314,13 @@ static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp
 {
     const char *data = sfp__args_string(a, "data");
     OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
+    const sfp__source_kind *kind = data ? sfp__source_kind_find(data) : NULL;
     *name = '\0';
-    if (!data || sfp__source_kind_find(data) != &sfp__source_features)
-        return SFP_OK;
+    if (!kind || (kind != &sfp__source_features && kind != &sfp__source_redis && kind != &sfp__source_kafka))
+        return SFP_OK; /* others are opened later: a device only once */
     TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
+    if (!source->row_dim)
+        return SFP_OK;
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].scope == SFP__SCOPE_ENGINE && a->opts[i].changes == SFP__CHANGES_ALL &&
             a->values[i].rank > SFP__RANK_PRESET)

@@ -44,7 +44,7 @@ sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, s
 void sfp__gemm_op_free(sfp__gemm_op *op);
 /* lane < lanes; a lane does one run at a time. If the library has no memory, y is undefined and the run counts as a failure. */
 void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y);
-/* The same; y points to the first of these rows in a matrix of `rows` rows in panels. */
+/* sfp__gemm_run for some rows of a larger result: y points to the first of them in a matrix of `rows` rows in panels. */
 void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y, int rows);
 /* Returns the number of failures of this process. Functions with many products compare it before and after them; a failure on
  * another thread makes them fail, too, which is safe. It is a counter and not a status of each product, because nearly all products

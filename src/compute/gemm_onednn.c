@@ -514,7 +514,7 @@ unsigned sfp__gemm_failures(void)
     return atomic_load(&failures);
 }
 
-/* The same product without any memory, slowly. Its last bits differ. */
+/* Computes the product of sfp__gemm_plain slowly, but without allocating memory. Its last bits differ. */
 static void multiply(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc)
 {
