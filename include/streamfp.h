@@ -713,8 +713,8 @@ SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_
  * label, that is undone exactly (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is no
  * longer stored. */
 SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
-/* Forgets a sample as sfp_run_forget does, and waits until this is done. */
-SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err);
+/* Forgets a sample as sfp_run_forget does, and waits until this is done. may_return 1: the same bytes may be submitted again later. */
+SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, int may_return, sfp_error *err);
 
 typedef enum sfp_standing {
     SFP_WAITING = 0, /* for its label, or to be learned */

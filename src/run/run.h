@@ -109,7 +109,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
 /* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure
  * only sfp__run_close may follow. */
 sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
-bool sfp__run_takes_samples(const sfp__run *run); /* its source is that of submitted samples */
+bool sfp__run_takes_samples(const sfp__run *run); /* its source takes submitted samples */
 /* The number of batches in a task (-1: in all) of an indexed stream before the clock keeps some of them, and of their samples (may
  * be NULL). Valid before the first step. */
 int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples);

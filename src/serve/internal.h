@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "io/image/image.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "serve/serve.h"
@@ -189,6 +190,43 @@ typedef struct sfp__decoded {
 void sfp__decoded_done(sfp__decoded *d);
 /* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
+
+/* From now on images are decoded in other processes (sandbox.c), also those that a run of this process learns. */
+sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err);
+/* Ends them. No thread decodes. */
+void sfp__decoders_stop(void);
+
+/* ---------------------------------------------------------------- sandbox.c */
+
+/* What a decoder and the service share: encoded bytes, then pixels. */
+#define SFP__DECODE_BYTES_MAX ((size_t)256 << 20)
+#define SFP__DECODE_PIXELS_MAX ((size_t)50000000)
+#define SFP__DECODE_SHARED (SFP__DECODE_BYTES_MAX + 3 * SFP__DECODE_PIXELS_MAX)
+
+typedef struct sfp__decode_request {
+    size_t size; /* of the encoded bytes */
+    sfp__image_options options;
+} sfp__decode_request;
+
+typedef struct sfp__decode_reply {
+    sfp_status status;
+    int width, height;
+    int worn;                    /* not 0: it should be replaced */
+    char message[SFP_ERROR_MAX]; /* begins with ": ", before which the name of the image belongs */
+} sfp__decode_reply;
+
+/* Confines this process; it cannot be undone. */
+sfp_status sfp__sandbox_enter(sfp_error *err);
+/* The version of the kernel's Landlock; 0: it has none. */
+int sfp__landlock_version(void);
+
+/* ------------------------------------------------------------------ mqtt.c */
+
+typedef struct sfp__mqtt sfp__mqtt;
+/* Reads the options; *out stays NULL without --mqtt. sfp__mqtt_close must follow, also on failure. */
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err);
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err);
+void sfp__mqtt_close(sfp__mqtt *m);
 
 /* --------------------------------------------------------------- monitor.c */
 

@@ -246,8 +246,10 @@ sfp_status sfp__put_label(sfp__request *r, sfp_error *err)
 sfp_status sfp__delete_sample(sfp__request *r, sfp_error *err)
 {
     uint64_t id = 0;
+    int64_t again = 0;
     TRY(get_id(r, &id, err));
-    TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, err));
+    TRY(sfp__request_int(r, "again", 0, 1, &again, err));
+    TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, (int)again, err));
     r->status = 204;
     sfp__events_sample(sfp__server_events(r->server), r->model, id);
     return SFP_OK;

@@ -47,6 +47,7 @@ struct sfp__server {
     int model_count;
     sfp__model *models[SFP__SERVE_MODELS_MAX];
     struct sfp__events *events;
+    sfp__mqtt *mqtt; /* NULL: none */
     double began;
     char token[TOKEN_MAX];
     size_t token_length;  /* 0: none */
@@ -796,11 +797,19 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
             err, "listen", SFP_EINVAL,
             "listen is '%s', which other machines can reach: expected --token-file, or an address of this machine only",
             s->opt->listen);
+    if (s->opt->sandbox)
+        TRY(sfp__decoders_start(s->opt->log, err));
+    TRY(sfp__mqtt_open(s, s->opt, &s->mqtt, err));
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
-    ready(address);
-    notify("READY=1");
+    while (!sfp__serve_ready(s) && !any_failed(s) && !atomic_load(s->opt->stop))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    if (sfp__serve_ready(s)) {
+        TRY(sfp__mqtt_start(s->mqtt, err));
+        ready(address);
+        notify("READY=1");
+    }
     run_until_stopped(s);
     notify("STOPPING=1");
     return SFP_OK;
@@ -818,6 +827,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
     pthread_cond_init(&s->work, NULL);
     s->events = sfp__events_create();
     sfp_status status = s->events ? serve(s, &engine, ready, err) : sfp__fail_nomem(err);
+    sfp__mqtt_close(s->mqtt);
     if (s->events)
         stop_web(s);
     for (int i = 0; i < s->model_count; i++)
@@ -829,6 +839,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
             status = sfp__fail(err, ended, "%s", why.message);
     }
     sfp_engine_close(engine);
+    sfp__decoders_stop();
     sfp__events_free(s->events);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->lock);

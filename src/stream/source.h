@@ -93,9 +93,10 @@ typedef struct sfp__source_ops {
 
 /* Members of live sources only. */
 typedef struct sfp__source_live {
-    const atomic_bool *stop;  /* set by the caller before the first call of next; NULL: the source is never stopped */
-    bool lost;                /* next failed for one image only */
-    atomic_int warning_count; /* number of warnings so far */
+    const atomic_bool *stop;    /* set by the caller before the first call of next; NULL: the source is never stopped */
+    bool lost;                  /* next failed for one image only */
+    struct sfp__offers *offers; /* it takes submitted samples (submitted.h); NULL: it does not */
+    atomic_int warning_count;   /* number of warnings so far */
     char warnings[SFP__LIVE_WARNINGS_MAX][512]; /* each is written before it is counted */
 } sfp__source_live;
 
