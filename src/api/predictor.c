@@ -64,14 +64,14 @@ static sfp_status open_cache(sfp_predictor *p, const char *directory, sfp_error 
     return SFP_OK;
 }
 
-/* Loads the sums that a state has, or else those of the checkpoint beside it. */
-static sfp_status load_sums(sfp_predictor *p, const char *given, const char *state, sfp_error *err)
+/* Loads the sums of a state file; if it has none, and belongs to a run, those of the run's checkpoint. */
+static sfp_status load_sums(sfp_predictor *p, const char *file, const char *run, sfp_error *err)
 {
     OWNED char *checkpoint = NULL;
-    sfp_status status = sfp__predictor_load_sums(p, state, err);
-    if (status != SFP_EUNSUPPORTED || strcmp(given, state) == 0)
+    sfp_status status = sfp__predictor_load_sums(p, file, err);
+    if (status != SFP_EUNSUPPORTED || strcmp(file, run) == 0)
         return status;
-    TRY(sfp__path_make(given, "checkpoint", &checkpoint, err));
+    TRY(sfp__path_make(run, "checkpoint", &checkpoint, err));
     return sfp__predictor_load_sums(p, checkpoint, err);
 }
 
@@ -90,7 +90,7 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
     if (o.cache)
         TRY(open_cache(p, o.cache, err));
     if (o.sums)
-        TRY(load_sums(p, state, path, err));
+        TRY(load_sums(p, path, state, err));
     return finish(&p, &threads, out, err);
 }
 
