@@ -262,6 +262,12 @@ def test_a_claim_needs_every_check_every_method_and_enough_repetitions() -> None
     assert verdicts_of("E1-select", worse, rows="StreamFP (w/o buffer);Camel")[4] == st.FAILS
 
 
+def test_a_claim_about_several_columns_fails_if_one_fails() -> None:
+    lower = {("StreamFP", "lambda 6028", "Acc"): 0.4, ("ER*", "lambda 6028", "Acc"): 0.5}
+    assert verdicts_of("E3", lower)[1] == st.FAILS  # the other columns were not run
+    assert verdicts_of("E3", {k: 0.9 - v for k, v in lower.items()})[1] == st.OPEN
+
+
 def test_forgetting_must_be_lower() -> None:
     def found(forgetting: float) -> str:
         own = {("StreamFP", "equal time", "Acc"): 0.5, ("StreamFP", "equal time", "Fgt"): forgetting}

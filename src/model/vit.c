@@ -342,6 +342,7 @@ static void free_owned(sfp__vit *v, const float *x)
         if (v->owned[i] == x) {
             sfp__free(v->owned[i]);
             v->owned[i] = v->owned[--v->owned_count];
+            v->fragmented = true;
             return;
         }
 }
@@ -519,6 +520,9 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
     pthread_mutex_lock(&v->lock);
     sfp_status status = pack_all(v, mode, all_tokens, err);
+    if (v->fragmented)
+        sfp__mem_trim();
+    v->fragmented = false;
     pthread_mutex_unlock(&v->lock);
     return status;
 }

@@ -113,6 +113,7 @@ typedef struct sfp__vit {
     char recognised[640];           /* "timm ViT (DeiT, ImageNet-1k): ...": the recognised layout and its evidence */
     char ignored[320];              /* "2 tensors: ...": tensors of the file that no pass reads; "": none */
     pthread_mutex_t lock;           /* protects packing on demand, below */
+    bool fragmented;                /* protected by lock: heap arrays between packed copies were freed */
     bool repacking;                 /* protected by lock: existing packed copies are updated, no new ones are created */
     float *first_rows;              /* (depth, D) of the matrices of q; NULL: plain matrices remain */
     int (*held)[SFP__VIT_MATRICES]; /* (depth) protected by lock: number of users of each plain matrix */

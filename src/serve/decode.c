@@ -189,7 +189,7 @@ static sfp_status decode_by(decoder *d, int group, const char *label, void *byte
 {
     for (int attempt = 0;; attempt++) {
         sfp__decode_reply r;
-        if (!d->pid)
+        if (!d->pid && start(d, err)) /* it may have been ended, too */
             TRY(start(d, err));
         if (!move_bytes(d->memory, bytes, q->size, 0, true))
             return sfp__fail_errno(err, SFP_ENOMEM, "%s: no memory for a decoder", label);

@@ -342,7 +342,8 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     const char *name = sfp__json_text(sfp__json_get(best, "name"));
     double probability = sfp__json_number(sfp__json_get(best, "probability"));
     bool is_unknown = !name || sfp__json_is(sfp__json_get(root, "is_unknown"), SFP__JSON_TRUE);
-    replace(&v->votes[v->next++ % m->of], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
+    v->next = (v->next + 1) % m->of;
+    replace(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
     const char *agreed = find_agreement(m, v);
     if (!agreed || (v->state && strcmp(v->state, agreed) == 0))
         return;
@@ -356,7 +357,7 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     if (text.failed)
         return;
     replace(&v->attributes, text.s);
-    publish_of(m, v, "class", v->state, strlen(v->state));
+    publish_of(m, v, "class", agreed, strlen(agreed));
     publish_of(m, v, "attributes", text.s, text.length);
 }
 

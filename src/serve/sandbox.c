@@ -18,8 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHANNEL = 0, MEMORY = 1 };                     /* descriptors of a decoder */
-enum { CPU_SECONDS = 40, RETIRE_SECONDS = 20 };       /* it is replaced before the limit, which so ends single images */
+enum { CHANNEL = 0, MEMORY = 1 };               /* descriptors of a decoder */
+enum { CPU_SECONDS = 40, RETIRE_SECONDS = 20 }; /* it is replaced before the limit, which so ends single images */
+#ifdef SFP__SANITIZED
+static const bool sanitized = true;
+#else
+static const bool sanitized = false;
+#endif
 static const size_t memory_bytes = (size_t)896 << 20; /* a progressive CMYK image of 50 megapixels needs 700 MB */
 
 /* -------------------------------------------------------------------------- limits */
@@ -50,10 +55,10 @@ static sfp_status set_limits(sfp_error *err)
 {
     bool good = set_limit(RLIMIT_CPU, CPU_SECONDS, CPU_SECONDS + 5) && set_limit(RLIMIT_CORE, 0, 0) &&
                 set_limit(RLIMIT_NPROC, 0, 0) && set_limit(RLIMIT_FSIZE, 0, 0);
-#ifndef SFP__SANITIZED
-    size_t bytes = mapped_bytes() + memory_bytes;
-    good = good && set_limit(RLIMIT_AS, bytes, bytes);
-#endif
+    if (!sanitized) {
+        size_t bytes = mapped_bytes() + memory_bytes;
+        good = good && set_limit(RLIMIT_AS, bytes, bytes);
+    }
     return good ? SFP_OK : sfp__fail_errno(err, SFP_ELIBRARY, "cannot limit the memory and time of a decoder");
 }
 

@@ -28,6 +28,10 @@ TEST(the_name_of_a_log_has_a_stream_an_address_and_a_group)
         assert_string_equal(err.key, "data");
         assert_null(none);
     }
+    char text[400];
+    sfp_source *none = NULL;
+    (void)snprintf(text, sizeof text, "redis:%0250d@host/g", 0);
+    assert_int_equal(open_source(text, &none), SFP_EINVAL);
     OWNED_PTR(sfp__source_close) sfp_source *other = NULL;
     assert_int_equal(open_source("synthetic:10", &other), SFP_OK);
     assert_null(sfp__source_log(other));

@@ -116,7 +116,8 @@ class _Check:
         for column in self.columns:
             means = {r: m for r in self.rivals() if math.isfinite(m := self.mean(r, column))}
             if not means:
-                return st.OPEN
+                decided.append(st.OPEN)
+                continue
             best = max(means, key=means.__getitem__)
             decided.append(self.of_all(st.is_above(self.difference(self.a, best, column), self.low), column))
         return st.worst(decided)

@@ -545,7 +545,7 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
 const sfp__source_kind sfp__source_dir = {
     .name = "watch",
     .alias = "dir",
-    .summary = "a watched directory: images as they are put into it; watch:PATH,sync: also as they are deleted",
+    .summary = "a watched directory; watch:PATH,sync forgets what is deleted",
     .live = true,
     .walks = true,
     .open = open_dir,

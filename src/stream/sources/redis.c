@@ -298,9 +298,9 @@ static sfp_status read_redis(sfp__log *l, int max, double seconds, const sfp__me
 {
     redis_log *r = (redis_log *)l;
     (void)snprintf(unit, SFP__LOG_NAME_MAX, "%s", l->worker);
-    if (r->history[0]) { /* one by one: together they may be what was too large for an earlier process */
+    if (r->history[0]) { /* at first one by one: together they may be what was too large for an earlier process */
         char last[48] = "";
-        TRY(read_group(r, 1, 0, r->history, held, last, out, err));
+        TRY(read_group(r, r->again ? max : 1, 0, r->history, held, last, out, err));
         (void)snprintf(r->history, sizeof r->history, "%s", last);
         return count_tries(l, out, r->again, err);
     }
