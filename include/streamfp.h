@@ -49,7 +49,7 @@ extern "C" {
 #define SFP_API
 #endif
 
-/* A struct with its size, all else 0: what the SFP_..._INIT macros stand for. */
+/* The value of the SFP_..._INIT macros: a struct with its size set and all other members 0. */
 #ifdef __cplusplus
 #define SFP_INIT(type) \
     {                  \
@@ -344,7 +344,7 @@ SFP_API sfp_status sfp_learner_subtract_memory(sfp_learner *l, const void *data,
  * the backbone and the settings of the first one, whose labels the classes keep. On failure no file is written.
  *
  * sums_only: the file contains sums over samples only, and no feature vector of a single sample: recent and kept samples are not
- * stored. Classes with fewer than min_count samples (0: 2) are left out, and left_out is called for each of them; the spread of their
+ * stored. Classes with fewer than min_count samples (0: 2) are excluded, and left_out is called for each of them; the spread of their
  * samples stays in the sum over all classes. The calibration of probabilities is kept. A learner that continues with the file adjusts it to new
  * samples, and has scores for "none of the classes" when it has enough of them. */
 typedef struct sfp_merge_options {
@@ -667,15 +667,17 @@ SFP_API const sfp_result *sfp_run_result(const sfp_run *run);
 /* A run that has not ended leaves its directory as a killed process would: the setting "resume" continues from the last checkpoint. */
 SFP_API void sfp_run_close(sfp_run *run);
 
-/* Corrections of a live run: a sample gets another label, or is forgotten, as if it had always been so. dir: the setting "out" of the run,
- * which another process may be running; if none does, the run is resumed for this. file: the name of the sample in its stream, or the
- * path of its image. The image must exist, because its features are taken out of the sums; the head must be ncm, slda or ridge. After
- * sfp_run_forget nothing of the sample is left in state, checkpoint and store of samples but its id and a mark, by which the same bytes
- * are not learned again. SFP_ENOTFOUND: there is no such sample. */
+/* Corrections of a live run: a sample gets another label, or is forgotten, as if it had always been so. dir: the setting "out" of
+ * the run, which another process may be running; if none does, the run is resumed for this. file: the name of the sample in its
+ * stream, or the path of its image. The image must exist, because its features are subtracted from the sums; the head must be
+ * ncm, slda or ridge. After sfp_run_forget, state, checkpoint and store of samples contain nothing of the sample but its id and a
+ * hash of its image, so that the same bytes are not learned again. SFP_ENOTFOUND: there is no such sample. */
 SFP_API sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err);
 SFP_API sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *err);
-/* The same for classes of a run with a watched directory. A renamed class keeps its samples, and later ones with its old name belong to
- * it; merge: `to` must exist, else it must not. sfp_run_remove_class forgets all samples of a class; later ones are learned again. */
+/* Corrections of a class in a run with a watched directory. sfp_run_rename_class: the class keeps its samples, and samples that
+ * arrive later with the old name belong to it. With merge not 0, `to` must be an existing class, which gets the samples; with 0
+ * there must be no class `to`. sfp_run_remove_class forgets all samples of a class; samples of this class that arrive later are
+ * learned. */
 SFP_API sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *to, int merge, sfp_error *err);
 SFP_API sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *err);
 
@@ -690,27 +692,29 @@ typedef struct sfp_submission {
     size_t size;       /* sizeof(sfp_submission) */
     const void *bytes; /* of a JPEG, PNG or WebP file */
     size_t byte_count;
-    const char *name;  /* NULL: "#ID". A name that another sample has is followed by #ID. */
-    const char *label; /* NULL: none; it waits for one */
+    const char *name;  /* NULL: "#ID". If another sample has this name, #ID is appended. */
+    const char *label; /* NULL: the sample waits for its label */
     const char *key;   /* a second submission with the same key is the same sample; NULL: none */
     /* The answer that the program has given already; else the run predicts a sample without a label. */
-    int32_t answered;       /* 1: the following are set */
+    int32_t answered;       /* 1: the members below are set */
     const char *class_name; /* NULL: nothing is learned yet */
     double probability, unknown;
     uint64_t timestamp; /* sfp_predictor_timestamps */
 } sfp_submission;
 #define SFP_SUBMISSION_INIT SFP_INIT(sfp_submission)
 
-/* Adds a sample. SFP_OK means: it is on the disk with its image and, if it has a label, is learned exactly once, even if the process is
- * killed or the machine loses power. *repeated (may be NULL) 1: the key is known, and *id is the sample that it has made. SFP_ELIMIT: the images that
- * wait to be learned fill the setting "keep-images"; submit it again later. SFP_EUNSUPPORTED: the same bytes were forgotten. The image is not decoded here: one that cannot be read is
- * found when it is its turn. */
+/* Adds a sample. SFP_OK means: it is on the disk with its image and, if it has a label, is learned exactly once, even if the
+ * process is killed or the machine loses power. *repeated (may be NULL) 1: the key was submitted before, and *id is the sample of
+ * that submission. SFP_ELIMIT: the images that wait to be learned fill the setting "keep-images"; submit it again later.
+ * SFP_EUNSUPPORTED: the same bytes were forgotten. The image is not decoded here: one that cannot be read is found when it is its
+ * turn. */
 SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_t *id, int *repeated, sfp_error *err);
-/* Gives a sample a label, or another one. SFP_OK means that the label is on the disk. A label that was learned is taken back exactly
- * (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is not kept any more. */
+/* Sets or changes the label of a sample. SFP_OK means that the label is on the disk. If the sample was learned with another
+ * label, that is undone exactly (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is no
+ * longer stored. */
 SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
-/* Forgets samples as sfp_run_forget does, and waits until nothing of them is left. */
-SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err);
+/* Forgets a sample as sfp_run_forget does, and waits until this is done. may_return 1: the same bytes may be submitted again later. */
+SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, int may_return, sfp_error *err);
 
 typedef enum sfp_standing {
     SFP_WAITING = 0, /* for its label, or to be learned */
@@ -737,19 +741,19 @@ typedef struct sfp_sample_filter {
     size_t size;         /* sizeof(sfp_sample_filter) */
     uint64_t from;       /* the first id */
     int32_t limit;       /* 0: 100 */
-    int32_t by_standing; /* 1: only samples of this */
+    int32_t by_standing; /* 1: only samples with the standing below */
     sfp_standing standing;
     int32_t unlabelled;            /* 1: only samples without a label */
     const char *label, *predicted; /* NULL: any */
 } sfp_sample_filter;
 #define SFP_SAMPLE_FILTER_INIT SFP_INIT(sfp_sample_filter)
 
-/* Calls fn for each sample that the filter leaves, in order of id; it must not call a function on the run. Samples that were forgotten are
- * left out. */
+/* Calls fn for each sample that passes the filter, in order of id, except forgotten samples. fn must not call a function on the
+ * run. */
 SFP_API sfp_status sfp_run_samples(sfp_run *run, const sfp_sample_filter *filter,
                                    sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
                                    sfp_error *err);
-/* The same for the run in the directory `dir`, which may be running or not; a limit of 0 is none. */
+/* sfp_run_samples for the run in the directory `dir`, which may be running or not. A limit of 0 means no limit here. */
 SFP_API sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter,
                                 sfp_status (*fn)(void *ctx, const sfp_sample_info *sample, sfp_error *err), void *ctx,
                                 sfp_error *err);

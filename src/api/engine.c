@@ -27,6 +27,7 @@ static sfp_status make_engine(sfp__vit *vit, const char *backbone, const sfp_eng
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
     OWNED_PTR(sfp__vit_free) sfp__vit *own = vit;
     TRY(sfp__gemm_prepare(err));
+    TRY(sfp__vit_free_packed(own, err));
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     e->vit = TAKE(own);
     e->opt = *o;
@@ -110,6 +111,7 @@ static sfp_status choose_size(sfp_engine *e, sfp_error *err)
     TRY(sfp__vit_load(e->backbone, &load, &smaller, err));
     sfp__vit_free(e->vit);
     e->vit = smaller;
+    TRY(sfp__vit_free_packed(e->vit, err));
     e->opt.image_size = side;
     log_info(o, "input size is %d instead of %d: at %g images per second, queries of %d pixels have a load of %.3g", side, own,
              o->rate, own, o->rate * seconds);
@@ -312,10 +314,13 @@ static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp
 {
     const char *data = sfp__args_string(a, "data");
     OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
+    const sfp__source_kind *kind = data ? sfp__source_kind_find(data) : NULL;
     *name = '\0';
-    if (!data || sfp__source_kind_find(data) != &sfp__source_features)
-        return SFP_OK;
+    if (!kind || (kind != &sfp__source_features && kind != &sfp__source_redis && kind != &sfp__source_kafka))
+        return SFP_OK; /* others are opened later: a device only once */
     TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
+    if (!source->row_dim)
+        return SFP_OK;
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].scope == SFP__SCOPE_ENGINE && a->opts[i].changes == SFP__CHANGES_ALL &&
             a->values[i].rank > SFP__RANK_PRESET)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define CACHE_BYTES (UINT64_C(4) << 30) /* as the setting cache-size has by default */
-enum { BACKBONE_BATCH = 128, IMAGES_MAX = 1 << 20 };
+enum { BACKBONE_BATCH = 32, IMAGES_MAX = 1 << 20 };
 
 DEFINE_OWNED_PTR(sfp_predictor, sfp_predictor_free)
 

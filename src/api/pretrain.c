@@ -24,7 +24,10 @@ sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dt
         return sfp__fail_key(err, "dtype", SFP_EINVAL, "dtype is '%.80s', expected f32, f16 or bf16", dtype);
     const char *name = strrchr(e->backbone, '/');
     const sfp__meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : e->backbone}, {"recognised", e->vit->recognised}};
-    return sfp__vit_save(&e->vit->config, &e->vit->weights, types[i], meta, sizeof meta / sizeof *meta, path, err);
+    TRY(sfp__vit_hold_all(e->vit, err));
+    sfp_status status = sfp__vit_save(&e->vit->config, &e->vit->weights, types[i], meta, sizeof meta / sizeof *meta, path, err);
+    sfp__vit_unhold_all(e->vit);
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- pretraining */

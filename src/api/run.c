@@ -128,7 +128,8 @@ sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err)
     SFP__REQUIRE(run, "run");
     TRY(check_process(run, err));
     if (!sfp__run_takes_samples(run->core))
-        return sfp__fail_key(err, "data", SFP_EINVAL, "data is '%s', expected submitted: the run reads its samples from there",
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%s', expected submitted or watch:DIR,sync, of which a run takes samples",
                              sfp__args_text(&run->args, "data"));
     if (!atomic_load(&run->steps))
         return sfp__fail(err, SFP_ECANCELLED,

@@ -110,7 +110,7 @@ sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error
     return sfp__submitted_offer(source_of(run), id, err);
 }
 
-sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err)
+sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, int may_return, sfp_error *err)
 {
     IN_LIBRARY;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
@@ -121,7 +121,7 @@ sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, sfp_error *err)
         TRY(sfp__store_get(store, id, &row, err));
     if (!row.name)
         return sfp__fail(err, SFP_ENOTFOUND, "there is no sample %llu, or it was forgotten", (unsigned long long)id);
-    TRY(sfp__store_request(store, row.name, NULL, NULL, &number, err));
+    TRY(sfp__store_request(store, row.name, may_return ? "" : NULL, NULL, &number, err));
     TRY(sfp__store_sync(store, err));
     double until = sfp__monotonic_seconds() + answer_seconds;
     for (bool done = false; !done;) {

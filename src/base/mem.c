@@ -1,5 +1,6 @@
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -148,6 +149,11 @@ char *sfp__strdup(const char *s)
 void sfp__free(void *p)
 {
     free(p);
+}
+
+void sfp__mem_trim(void)
+{
+    (void)malloc_trim(0);
 }
 
 /* ---------------------------------------------------------------------- arena */

@@ -71,6 +71,8 @@ bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *cap
 
 char *sfp__strdup(const char *s);
 void sfp__free(void *p);
+/* Returns freed memory to the system, also that between other blocks, which the C library would keep. */
+void sfp__mem_trim(void);
 
 static inline void sfp__free_at(void *address)
 {

@@ -277,7 +277,7 @@ static const struct removed {
     {"triage", NULL, "0.11", "use preset best with allocate adaptive, which chooses among all samples that wait"},
     {"controller", NULL, "0.11", "use preset best with allocate adaptive, whose lag is bounded"},
     {"near-future", NULL, "0.11", "predictions.jsonl and events.jsonl have the predictions and labels of a run"},
-    {"forgetting", NULL, "0.11", "forgetting may be negative"},
+    {"forgetting", NULL, "0.11", "no setting replaces it: the forgetting of a task is always reported, even if negative"},
     {"coreset-rounding", NULL, "0.11", "a coreset has exactly sigma times the samples of a batch"},
     {"learnloss-order", NULL, "0.11", "learnloss chooses the highest predicted losses"},
     {"craig-cords", NULL, "0.11", "craig chooses from the whole batch"},

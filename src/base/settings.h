@@ -30,9 +30,9 @@ typedef enum sfp__opt_type {
 /* What a setting belongs to. */
 typedef enum sfp__opt_scope {
     SFP__SCOPE_RUN,
-    SFP__SCOPE_LEARNER, /* a learner without a run has it, too */
+    SFP__SCOPE_LEARNER, /* a run has it, and also a learner without a run */
     SFP__SCOPE_ENGINE,
-    SFP__SCOPE_COMMAND /* of the program only: the library does not have it */
+    SFP__SCOPE_COMMAND /* only the program has it, the library does not */
 } sfp__opt_scope;
 
 /* The only kind of run on which a setting has an effect. */
@@ -44,11 +44,11 @@ typedef enum sfp__opt_only {
     SFP__ONLY_DATASET
 } sfp__opt_only;
 
-/* What another value changes. */
+/* What of a run changes if the setting has another value. */
 typedef enum sfp__opt_changes {
-    SFP__CHANGES_ALL,    /* the result and the processing time of a batch */
-    SFP__CHANGES_RESULT, /* not the processing time */
-    SFP__CHANGES_COST,   /* the processing time, but no result */
+    SFP__CHANGES_ALL,    /* the result and the processing time of a batch change */
+    SFP__CHANGES_RESULT, /* only the result changes */
+    SFP__CHANGES_COST,   /* only the processing time of a batch changes */
     SFP__CHANGES_NOTHING
 } sfp__opt_changes;
 

@@ -15,11 +15,11 @@ typedef struct sfp__out {
 void sfp__out_begin(sfp__out *o, bool json, int width);
 void sfp__out_end(sfp__out *o);
 
-/* The following functions print only text. */
+/* These three functions print nothing with --json. */
 void sfp__out_printf(const sfp__out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints the line "LABEL  VALUE"; control characters in the value become '?'. */
 void sfp__out_row(const sfp__out *o, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Like sfp__put_cell. */
+/* Prints a cell of this width as sfp__put_cell does. */
 void sfp__out_cell(const sfp__out *o, const char *text, int width);
 
 /* Prints a row of the text or a member of the JSON object. */

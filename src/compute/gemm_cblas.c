@@ -96,6 +96,13 @@ sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_d
     return SFP_OK;
 }
 
+sfp_status sfp__gemm_weight_unpack(const sfp__gemm_weight *w, float *out, sfp_error *err)
+{
+    (void)err;
+    memcpy(out, w->w, (size_t)w->n * (size_t)w->k * sizeof *out);
+    return SFP_OK;
+}
+
 void sfp__gemm_weight_free(sfp__gemm_weight *w)
 {
     if (!w)

@@ -23,7 +23,7 @@
 #define PANEL_BYTES ((size_t)1228800)
 
 struct sfp__gemm_weight {
-    bool conv;
+    bool conv, transposed;
     int n, k, panel, pieces;
     sfp_precision precision;
     dnnl_primitive_desc_t packing; /* packs one panel; its destination is the packed layout */
@@ -197,30 +197,41 @@ static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed,
     return s == dnnl_success ? SFP_OK : fail(err, s, "packed layout");
 }
 
-/* Packs the plain weights, panel by panel. */
-static dnnl_status_t pack(sfp__gemm_weight *w, const float *from, bool transposed)
+/* The description of packing in the other direction. */
+static dnnl_status_t describe_unpacking(const sfp__gemm_weight *w, dnnl_primitive_desc_t *out)
 {
+    return dnnl_reorder_primitive_desc_create(out, dnnl_primitive_desc_query_md(w->packing, dnnl_query_dst_md, 0), engine,
+                                              dnnl_primitive_desc_query_md(w->packing, dnnl_query_src_md, 0), engine, NULL);
+}
+
+/* Copies the plain weights to the packed ones, panel by panel, or back (`unpack`). */
+static dnnl_status_t reorder(const sfp__gemm_weight *w, const float *plain, bool transposed, bool unpack)
+{
+    OWNED_BY(destroy_desc) dnnl_primitive_desc_t unpacking = NULL;
     OWNED_BY(destroy_stream) dnnl_stream_t stream = NULL;
-    OWNED_BY(destroy_primitive) dnnl_primitive_t reorder = NULL;
-    OWNED_BY(destroy_memory) dnnl_memory_t src = NULL, dst = NULL;
+    OWNED_BY(destroy_primitive) dnnl_primitive_t copy = NULL;
+    OWNED_BY(destroy_memory) dnnl_memory_t outside = NULL, packed = NULL;
     dnnl_status_t s = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    if (s == dnnl_success && unpack)
+        s = describe_unpacking(w, &unpacking);
     if (s == dnnl_success)
-        s = dnnl_primitive_create(&reorder, w->packing);
+        s = dnnl_primitive_create(&copy, unpack ? unpacking : w->packing);
     if (s == dnnl_success)
-        s = dnnl_memory_create(&src, dnnl_primitive_desc_query_md(w->packing, dnnl_query_src_md, 0), engine, NULL);
+        s = dnnl_memory_create(&outside, dnnl_primitive_desc_query_md(w->packing, dnnl_query_src_md, 0), engine, NULL);
     if (s == dnnl_success)
-        s = dnnl_memory_create(&dst, dnnl_primitive_desc_query_md(w->packing, dnnl_query_dst_md, 0), engine, NULL);
+        s = dnnl_memory_create(&packed, dnnl_primitive_desc_query_md(w->packing, dnnl_query_dst_md, 0), engine, NULL);
+    dnnl_memory_t from = unpack ? packed : outside, to = unpack ? outside : packed;
     size_t step = (size_t)w->panel * (transposed ? 1 : (size_t)w->k);
     for (int i = 0; s == dnnl_success && i < w->pieces; i++) {
         union {
             const float *in;
             void *arg;
-        } data = {.in = from + (size_t)i * step}; /* the C API has no const data handle */
-        s = dnnl_memory_set_data_handle(src, data.arg);
+        } data = {.in = plain + (size_t)i * step}; /* the C API has no const data handle */
+        s = dnnl_memory_set_data_handle(outside, data.arg);
         if (s == dnnl_success)
-            s = dnnl_memory_set_data_handle(dst, w->packed + (size_t)i * w->stride);
+            s = dnnl_memory_set_data_handle(packed, w->packed + (size_t)i * w->stride);
         if (s == dnnl_success)
-            s = dnnl_primitive_execute(reorder, stream, 2, (const dnnl_exec_arg_t[]){{DNNL_ARG_FROM, src}, {DNNL_ARG_TO, dst}});
+            s = dnnl_primitive_execute(copy, stream, 2, (const dnnl_exec_arg_t[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
         if (s == dnnl_success)
             s = dnnl_stream_wait(stream);
     }
@@ -237,7 +248,7 @@ typedef struct weight_call {
 static dnnl_status_t call_pack(void *ctx)
 {
     const weight_call *c = ctx;
-    return pack(c->w, c->d->w, c->d->transposed);
+    return reorder(c->w, c->d->w, c->d->transposed, false);
 }
 
 static dnnl_status_t call_choose_layout(void *ctx)
@@ -273,6 +284,7 @@ sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_wei
     int token = sfp__gemm_enter();
     w->n = d->n;
     w->k = d->k;
+    w->transposed = d->transposed;
     w->precision = d->precision;
     status = fill_weight(&(weight_call){.w = w, .d = d, .err = err});
     sfp__gemm_leave(token);
@@ -293,6 +305,27 @@ sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_d
     if (d->bias)
         memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
     return SFP_OK;
+}
+
+typedef struct unpack_call {
+    const sfp__gemm_weight *w;
+    float *out;
+} unpack_call;
+
+static dnnl_status_t call_unpack(void *ctx)
+{
+    const unpack_call *c = ctx;
+    return reorder(c->w, c->out, c->w->transposed, true);
+}
+
+sfp_status sfp__gemm_weight_unpack(const sfp__gemm_weight *w, float *out, sfp_error *err)
+{
+    if (w->precision != SFP_PRECISION_F32)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "packed weights are bf16, expected f32");
+    int token = sfp__gemm_enter();
+    dnnl_status_t s = sfp__onednn_call(call_unpack, &(unpack_call){w, out});
+    sfp__gemm_leave(token);
+    return s == dnnl_success ? SFP_OK : fail(err, s, "unpacking weights");
 }
 
 void sfp__gemm_weight_free(sfp__gemm_weight *w)
@@ -481,7 +514,7 @@ unsigned sfp__gemm_failures(void)
     return atomic_load(&failures);
 }
 
-/* The same product without any memory, slowly. Its last bits differ. */
+/* Computes the product of sfp__gemm_plain slowly, but without allocating memory. Its last bits differ. */
 static void multiply(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc)
 {

@@ -41,22 +41,33 @@ struct sfp__attune {
 
 /* -------------------------------------------------------- creating and freeing */
 
+/* Packs the maps of a block. */
+static sfp_status create_map(sfp__attune *a, int r, const sfp__vit_block_weights *b, sfp_error *err)
+{
+    size_t D = (size_t)a->D;
+    const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
+    const struct {
+        sfp__gemm_weight **slot;
+        sfp__gemm_weight_desc d;
+    } list[] = {{&a->k[r], {.n = a->D, .k = a->D, .w = wk, .bias = b->qkv_b + D}},
+                {&a->v[r], {.n = a->D, .k = a->D, .w = wv, .bias = b->qkv_b + 2 * D}},
+                {&a->k_t[r], {.n = a->D, .k = a->D, .w = wk, .transposed = true}},
+                {&a->v_t[r], {.n = a->D, .k = a->D, .w = wv, .transposed = true}}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        TRY(sfp__gemm_weight_create(&list[i].d, list[i].slot, err));
+    return SFP_OK;
+}
+
 static sfp_status create_arrays(sfp__attune *a, sfp__vit *vit, sfp_error *err)
 {
     const sfp__vit_config *c = &vit->config;
     size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
     for (int r = 0; r < MAPS; r++) {
-        const sfp__vit_block_weights *b = &vit->weights.blocks[c->depth - MAPS + r];
-        const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
-        const struct {
-            sfp__gemm_weight **slot;
-            sfp__gemm_weight_desc d;
-        } list[] = {{&a->k[r], {.n = a->D, .k = a->D, .w = wk, .bias = b->qkv_b + D}},
-                    {&a->v[r], {.n = a->D, .k = a->D, .w = wv, .bias = b->qkv_b + 2 * D}},
-                    {&a->k_t[r], {.n = a->D, .k = a->D, .w = wk, .transposed = true}},
-                    {&a->v_t[r], {.n = a->D, .k = a->D, .w = wv, .transposed = true}}};
-        for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-            TRY(sfp__gemm_weight_create(&list[i].d, list[i].slot, err));
+        int block = c->depth - MAPS + r;
+        TRY(sfp__vit_hold(vit, block, SFP__VIT_QKV, err));
+        sfp_status status = create_map(a, r, &vit->weights.blocks[block], err);
+        sfp__vit_unhold(vit, block, SFP__VIT_QKV);
+        TRY(status);
     }
     size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
     size_t threads = (size_t)sfp__thread_pool_size(a->threads);

@@ -46,6 +46,8 @@ sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err)
     }
 #undef WANT
     TRY(sfp__block_cleared(&f->block, n, list, err));
+    for (; raw && f->held < f->layers; f->held++)
+        TRY(sfp__vit_hold(f->vit, f->layer[f->held].at, SFP__VIT_QKV, err));
     f->max_learning = o->tasks && !f->kind->whole ? o->pool / o->tasks : o->pool;
     if (!o->attune)
         return SFP_OK;

@@ -291,6 +291,8 @@ void sfp__fp_free(sfp__fp *f)
     if (!f)
         return;
     sfp__attune_free(f->attune);
+    while (f->held > 0)
+        sfp__vit_unhold(f->vit, f->layer[--f->held].at, SFP__VIT_QKV);
     for (int i = 0; i < f->param_count; i++)
         sfp__param_done(f->params[i]);
     sfp__free(f->block);

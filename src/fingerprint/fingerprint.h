@@ -113,6 +113,7 @@ typedef struct sfp__fp {
     sfp__fp_options opt;
     const struct sfp__pool_kind *kind;
     sfp__vit *vit;
+    int held; /* layers whose plain maps are held for raw prefixes */
     sfp__thread_pool *threads;
     int D, layers, max_batch, parts;
     int task, frozen_end, active_end; /* components: [0, frozen_end) frozen, [frozen_end, active_end) active, the others unused */

@@ -151,6 +151,7 @@ sfp_status sfp__map_read(const char *path, sfp__map *out, sfp_error *err)
     if (p == MAP_FAILED)
         return sfp__fail_errno(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes", path, size);
     m = (sfp__map){p, size};
+    (void)madvise(p, size, MADV_HUGEPAGE); /* fewer page faults */
     TRY(read_whole(path, fd, p, size, err));
     (void)mprotect(p, size, PROT_READ); /* a defect must not change the weights */
     *out = TAKE(m);

@@ -88,7 +88,7 @@ typedef struct sfp__coreset_diagnosis {
     double ratio;            /* mean over timestamps of cost(coreset) / cost(batch) */
     double deviation;        /* standard deviation of the ratio */
     double within;           /* share of timestamps with |ratio - 1| <= c^-1/2 */
-    double random_deviation; /* the same for a random coreset of equal size */
+    double random_deviation; /* standard deviation of the ratio for random coresets of the same size */
     double random_within;
 } sfp__coreset_diagnosis;
 

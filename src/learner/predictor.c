@@ -450,7 +450,7 @@ static sfp_status run_passes(sfp_predictor *p, int count, const int *place, cons
 
 /* -------------------------------------------------------------------------- a run */
 
-/* Reserves memory for the results of n images, and lists those that are not left out. Returns their number in *count. */
+/* Reserves memory for the results of n images, and lists those that are not skipped. Returns their number in *count. */
 static sfp_status begin_run(sfp_predictor *p, int n, const uint8_t *const *rgb, const sfp__known_queries *known, int *count,
                             sfp_error *err)
 {

@@ -27,7 +27,7 @@ typedef struct sfp__predictor_pass {
     float *prefix[SFP__FP_MAX_LAYERS]; /* (capacity, 2*rows*D) */
 } sfp__predictor_pass;
 
-/* The results of a run by image; they belong to the predictor and are valid until its next run. An image that was left out has the
+/* The results of a run by image; they belong to the predictor and are valid until its next run. An image that was skipped has the
  * label -1; its row of scores is undefined. */
 typedef struct sfp__predictions {
     uint64_t t;         /* number of timestamps of the snapshot */
@@ -78,7 +78,7 @@ struct sfp_predictor {
     size_t logits_capacity, scores_capacity, image_capacity, query_capacity;
     float *logits;          /* (max_batch, classes) */
     void *images;           /* memory of `place` and of the arrays of `found` */
-    int *place;             /* (n) of the images that are not left out */
+    int *place;             /* (n) places of the images that are not skipped */
     float *query;           /* (n, tap_dim) if the caller has no array for them: features of the backbone */
     sfp__predictions found; /* of the last run */
     int count;              /* images of the last run; -1: there is none */
@@ -117,7 +117,7 @@ void sfp__predictor_set_memo(sfp_predictor *p, sfp__vit_memo *memo);
 /* Obtains the newest snapshot, which the predictor keeps until the next refresh or run. */
 sfp_status sfp__predictor_refresh(sfp_predictor *p, sfp_error *err);
 
-/* Predicts n images (S, S, 3). rgb: NULL for an image that is left out, or whose query is known and sufficient
+/* Predicts n images (S, S, 3). rgb: NULL for an image that is skipped, or whose query is known and sufficient
  * (sfp__predictor_needs_queries_only). known: NULL: no query is known. wants: SFP__WANT_*. */
 sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, const sfp__known_queries *known, unsigned wants,
                               sfp__predictions *out, sfp_error *err);

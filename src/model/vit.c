@@ -249,6 +249,8 @@ void sfp__vit_free(sfp__vit *v)
         sfp__free(v->config.class_names[i]);
     sfp__free(v->config.class_names);
     sfp__free(v->arrays);
+    sfp__free(v->held);
+    sfp__free(v->first_rows);
     sfp__tensor_file_close(v->file);
     pthread_mutex_destroy(&v->lock);
     sfp__free(v);
@@ -291,6 +293,154 @@ sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float s
     return SFP_OK;
 }
 
+/* --------------------------------------------------------- plain matrices */
+
+static float **matrix_of(const sfp__vit *v, int block, sfp__vit_matrix m)
+{
+    sfp__vit_block_weights *b = &v->weights.blocks[block];
+    float **const all[SFP__VIT_MATRICES] = {&b->qkv_w, &b->proj_w, &b->fc1_w, &b->fc2_w};
+    return all[m];
+}
+
+static size_t matrix_count(const sfp__vit *v, sfp__vit_matrix m)
+{
+    size_t D = (size_t)v->config.dim, F = (size_t)v->config.hidden;
+    const size_t all[SFP__VIT_MATRICES] = {3 * D * D, D * D, F * D, F * D};
+    return all[m];
+}
+
+/* Returns whether the packed copies of the forward pass contain all of the matrix. */
+static bool is_packed(const sfp__vit *v, int block, sfp__vit_matrix m)
+{
+    const sfp__vit_packed *p = &v->packed[block];
+    const bool all[SFP__VIT_MATRICES] = {p->qkv || (p->q && p->kv), p->proj, p->fc1, p->fc2};
+    return all[m];
+}
+
+/* Makes a matrix that was freed plain again. */
+static sfp_status restore(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err)
+{
+    const sfp__vit_packed *p = &v->packed[block];
+    const sfp__gemm_weight *const from[SFP__VIT_MATRICES] = {p->qkv ? p->qkv : p->q, p->proj, p->fc1, p->fc2};
+    size_t D = (size_t)v->config.dim;
+    if (*matrix_of(v, block, m))
+        return SFP_OK;
+    OWNED float *x = sfp__malloc(matrix_count(v, m) * sizeof *x);
+    TRY(sfp__check_memory(x, err));
+    TRY(sfp__gemm_weight_unpack(from[m], x, err));
+    if (m == SFP__VIT_QKV && !p->qkv)
+        TRY(sfp__gemm_weight_unpack(p->kv, x + D * D, err));
+    v->owned[v->owned_count++] = x;
+    *matrix_of(v, block, m) = TAKE(x);
+    return SFP_OK;
+}
+
+/* Frees a weight that is a heap array; the file has no array. */
+static void free_owned(sfp__vit *v, const float *x)
+{
+    for (size_t i = 0; i < v->owned_count; i++)
+        if (v->owned[i] == x) {
+            sfp__free(v->owned[i]);
+            v->owned[i] = v->owned[--v->owned_count];
+            v->fragmented = true;
+            return;
+        }
+}
+
+static sfp_status list_span(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+{
+    (void)err;
+    sfp__span **at = ctx;
+    if (*w->data)
+        *(*at)++ = (sfp__span){*w->data, *w->data + w->count};
+    return SFP_OK;
+}
+
+/* Frees the plain matrices that are packed and that nobody holds, and the parts of the file that nothing reads any more. */
+static void release(sfp__vit *v)
+{
+    sfp__span keep[16 + 12 * SFP__VIT_MAX_DEPTH], *end = keep;
+    if (!v->first_rows)
+        return;
+    for (int i = 0; i < v->config.depth; i++)
+        for (int m = 0; m < SFP__VIT_MATRICES; m++) {
+            float **x = matrix_of(v, i, (sfp__vit_matrix)m);
+            if (!*x || v->held[i][m] || !is_packed(v, i, (sfp__vit_matrix)m))
+                continue;
+            free_owned(v, *x);
+            *x = NULL;
+        }
+    (void)sfp__vit_each_weight(&v->config, &v->weights, list_span, &end, NULL);
+    if (v->file)
+        sfp__tensor_file_keep_only(v->file, (size_t)(end - keep), keep);
+}
+
+sfp_status sfp__vit_free_packed(sfp__vit *v, sfp_error *err)
+{
+    size_t depth = (size_t)v->config.depth, D = (size_t)v->config.dim;
+    if (v->first_rows || v->config.rows || v->precision != SFP_PRECISION_F32)
+        return SFP_OK;
+    OWNED float *rows = NULL;
+    TRY(sfp__alloc(&rows, depth * D, sizeof *rows, err));
+    TRY(sfp__alloc(&v->held, depth, sizeof *v->held, err));
+    for (size_t i = 0; i < depth; i++)
+        memcpy(rows + i * D, v->weights.blocks[i].qkv_w, D * sizeof *rows);
+    v->first_rows = TAKE(rows);
+    release(v);
+    return SFP_OK;
+}
+
+const float *sfp__vit_first_row(const sfp__vit *v, int block)
+{
+    return v->first_rows ? v->first_rows + (size_t)block * (size_t)v->config.dim : v->weights.blocks[block].qkv_w;
+}
+
+sfp_status sfp__vit_hold(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err)
+{
+    if (!v->first_rows)
+        return SFP_OK;
+    pthread_mutex_lock(&v->lock);
+    sfp_status status = restore(v, block, m, err);
+    if (!status)
+        v->held[block][m]++;
+    pthread_mutex_unlock(&v->lock);
+    return status;
+}
+
+void sfp__vit_unhold(sfp__vit *v, int block, sfp__vit_matrix m)
+{
+    if (!v->first_rows)
+        return;
+    pthread_mutex_lock(&v->lock);
+    if (--v->held[block][m] == 0)
+        release(v);
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* Releases the first `count` matrices, in the order of hold_all. */
+static void unhold_first(sfp__vit *v, int count)
+{
+    for (int i = 0; i < count; i++)
+        sfp__vit_unhold(v, i / SFP__VIT_MATRICES, (sfp__vit_matrix)(i % SFP__VIT_MATRICES));
+}
+
+sfp_status sfp__vit_hold_all(sfp__vit *v, sfp_error *err)
+{
+    for (int i = 0; i < v->config.depth * SFP__VIT_MATRICES; i++) {
+        sfp_status status = sfp__vit_hold(v, i / SFP__VIT_MATRICES, (sfp__vit_matrix)(i % SFP__VIT_MATRICES), err);
+        if (status) {
+            unhold_first(v, i);
+            return status;
+        }
+    }
+    return SFP_OK;
+}
+
+void sfp__vit_unhold_all(sfp__vit *v)
+{
+    unhold_first(v, v->config.depth * SFP__VIT_MATRICES);
+}
+
 /* ----------------------------------------------------------------- packing */
 
 static sfp_status pack_weight(sfp__vit *v, sfp__gemm_weight **slot, int n, int k, const float *w, bool transposed,
@@ -305,36 +455,46 @@ static sfp_status pack_weight(sfp__vit *v, sfp__gemm_weight **slot, int n, int k
     return *slot ? sfp__gemm_weight_update(*slot, &d, err) : sfp__gemm_weight_create(&d, slot, err);
 }
 
+/* Packs `n` rows of a plain matrix of a block from row `row` on, or their transpose. */
+static sfp_status pack_matrix(sfp__vit *v, int block, sfp__vit_matrix m, int row, sfp__gemm_weight **slot, int n, int k,
+                              bool transposed, const float *bias, int align, sfp_error *err)
+{
+    if (!*slot == v->repacking)
+        return SFP_OK;
+    TRY(restore(v, block, m, err));
+    const float *w = *matrix_of(v, block, m) + (size_t)row * (size_t)(transposed ? n : k);
+    return pack_weight(v, slot, n, k, w, transposed, bias, align, err);
+}
+
 static sfp_status pack_forward(sfp__vit *v, int i, bool whole, sfp_error *err)
 {
     const sfp__vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        TRY(pack_weight(v, &p->qkv, 3 * D, D, b->qkv_w, false, b->qkv_b, hd, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, 0, &p->qkv, 3 * D, D, false, b->qkv_b, hd, err));
     } else {
-        TRY(pack_weight(v, &p->q, D, D, b->qkv_w, false, b->qkv_b, hd, err));
-        TRY(pack_weight(v, &p->kv, 2 * D, D, b->qkv_w + (size_t)D * (size_t)D, false, b->qkv_b + D, hd, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, 0, &p->q, D, D, false, b->qkv_b, hd, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, D, &p->kv, 2 * D, D, false, b->qkv_b + D, hd, err));
     }
-    TRY(pack_weight(v, &p->proj, D, D, b->proj_w, false, b->proj_b, 0, err));
-    TRY(pack_weight(v, &p->fc1, F, D, b->fc1_w, false, b->fc1_b, 0, err));
-    return pack_weight(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
+    TRY(pack_matrix(v, i, SFP__VIT_PROJ, 0, &p->proj, D, D, false, b->proj_b, 0, err));
+    TRY(pack_matrix(v, i, SFP__VIT_FC1, 0, &p->fc1, F, D, false, b->fc1_b, 0, err));
+    return pack_matrix(v, i, SFP__VIT_FC2, 0, &p->fc2, D, F, false, b->fc2_b, 0, err);
 }
 
 static sfp_status pack_backward(sfp__vit *v, int i, bool whole, sfp_error *err)
 {
-    const sfp__vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        TRY(pack_weight(v, &p->qkv_t, D, 3 * D, b->qkv_w, true, NULL, 0, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, 0, &p->qkv_t, D, 3 * D, true, NULL, 0, err));
     } else {
-        TRY(pack_weight(v, &p->q_t, D, D, b->qkv_w, true, NULL, 0, err));
-        TRY(pack_weight(v, &p->kv_t, D, 2 * D, b->qkv_w + (size_t)D * (size_t)D, true, NULL, 0, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, 0, &p->q_t, D, D, true, NULL, 0, err));
+        TRY(pack_matrix(v, i, SFP__VIT_QKV, D, &p->kv_t, D, 2 * D, true, NULL, 0, err));
     }
-    TRY(pack_weight(v, &p->proj_t, D, D, b->proj_w, true, NULL, hd, err));
-    TRY(pack_weight(v, &p->fc1_t, D, F, b->fc1_w, true, NULL, 0, err));
-    return pack_weight(v, &p->fc2_t, F, D, b->fc2_w, true, NULL, 0, err);
+    TRY(pack_matrix(v, i, SFP__VIT_PROJ, 0, &p->proj_t, D, D, true, NULL, hd, err));
+    TRY(pack_matrix(v, i, SFP__VIT_FC1, 0, &p->fc1_t, D, F, true, NULL, 0, err));
+    return pack_matrix(v, i, SFP__VIT_FC2, 0, &p->fc2_t, F, D, true, NULL, 0, err);
 }
 
 /* Packs the weights that a plan of this mode reads. In the last block q is separate from k and v, unless all tokens are
@@ -351,6 +511,7 @@ static sfp_status pack_all(sfp__vit *v, int mode, bool all_tokens, sfp_error *er
         TRY(pack_forward(v, i, whole, err));
         if (mode != SFP__VIT_FORWARD)
             TRY(pack_backward(v, i, whole, err));
+        release(v);
     }
     return SFP_OK;
 }
@@ -359,6 +520,9 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
     pthread_mutex_lock(&v->lock);
     sfp_status status = pack_all(v, mode, all_tokens, err);
+    if (v->fragmented)
+        sfp__mem_trim();
+    v->fragmented = false;
     pthread_mutex_unlock(&v->lock);
     return status;
 }

@@ -98,19 +98,25 @@ typedef struct sfp__vit_packed {
     sfp__gemm_weight *qkv_t, *q_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
 } sfp__vit_packed;
 
+/* The matrices of a block. */
+typedef enum sfp__vit_matrix { SFP__VIT_QKV, SFP__VIT_PROJ, SFP__VIT_FC1, SFP__VIT_FC2, SFP__VIT_MATRICES } sfp__vit_matrix;
+
 /* Readable by all code, written only by src/model. */
 typedef struct sfp__vit {
     sfp__vit_config config;
     int tokens, patches, head_dim; /* T, L, D/H */
     sfp_precision precision;
-    sfp__vit_weights weights;      /* point into `file` or `owned` */
+    sfp__vit_weights weights;      /* point into `file` or `owned`; matrices of blocks may be NULL (sfp__vit_free_packed) */
     struct sfp__tensor_file *file; /* NULL: random weights */
     float **owned;                 /* weights that are heap arrays */
     size_t owned_count;
-    char recognised[640]; /* "timm ViT (DeiT, ImageNet-1k): ...": the recognised layout and its evidence */
-    char ignored[320];    /* "2 tensors: ...": tensors of the file that no pass reads; "": none */
-    pthread_mutex_t lock; /* protects packing on demand, below */
-    bool repacking;       /* protected by lock: existing packed copies are updated, no new ones are created */
+    char recognised[640];           /* "timm ViT (DeiT, ImageNet-1k): ...": the recognised layout and its evidence */
+    char ignored[320];              /* "2 tensors: ...": tensors of the file that no pass reads; "": none */
+    pthread_mutex_t lock;           /* protects packing on demand, below */
+    bool fragmented;                /* protected by lock: heap arrays between packed copies were freed */
+    bool repacking;                 /* protected by lock: existing packed copies are updated, no new ones are created */
+    float *first_rows;              /* (depth, D) of the matrices of q; NULL: plain matrices remain */
+    int (*held)[SFP__VIT_MATRICES]; /* (depth) protected by lock: number of users of each plain matrix */
     sfp__gemm_weight *patch, *patch_t;
     sfp__vit_packed *packed; /* (depth) */
     void *arrays;            /* memory of owned, packed and weights.blocks */
@@ -132,6 +138,18 @@ sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float s
 sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err);
 void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
+
+/* From now on the plain matrices of blocks are freed as soon as they are packed: the packed copy contains the same numbers. Code that
+ * reads them holds them meanwhile. Call it before the vit is shared. Without effect for weights that are packed as bf16. */
+sfp_status sfp__vit_free_packed(sfp__vit *v, sfp_error *err);
+/* Makes a plain matrix of v->weights readable, until unhold. */
+sfp_status sfp__vit_hold(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err);
+void sfp__vit_unhold(sfp__vit *v, int block, sfp__vit_matrix m);
+/* The same for all matrices. */
+sfp_status sfp__vit_hold_all(sfp__vit *v, sfp_error *err);
+void sfp__vit_unhold_all(sfp__vit *v);
+/* Returns the first row of the matrix of q of a block (D), which is always readable; NULL: the backbone has no network. */
+const float *sfp__vit_first_row(const sfp__vit *v, int block);
 
 size_t sfp__vit_parameters(const sfp__vit *v); /* without the head */
 /* Returns the input size for this load, the arrival rate times the seconds of a query pass per image at the config's size: that

@@ -41,14 +41,14 @@ typedef enum sfp__vit_memo_role {
     SFP__MEMO_ROLES
 } sfp__vit_memo_role;
 
-/* Measured by a plan for each role. */
+/* The cost of computing the values of a role, measured by a plan. */
 typedef struct sfp__vit_memo_cost {
     int begun; /* micro-batches of charged passes so far; it stops at those that are computed in any case */
     double seconds;
     uint64_t computed; /* samples that were computed in `seconds` */
 } sfp__vit_memo_cost;
 
-/* Of one lane in one pass. */
+/* Counts and seconds of the feature cache on one lane in one pass. */
 typedef struct sfp__vit_memo_lane {
     int hits, misses, skipped, computed;
     double seconds;  /* of the `computed` samples */
@@ -57,7 +57,8 @@ typedef struct sfp__vit_memo_lane {
 
 /* ------------------------------------------------------------------- plans */
 
-/* Matrix products prepared for micro-batches of n samples: M = n*T rows, or n rows (class tokens, suffix _c). */
+/* Matrix products prepared for micro-batches of n samples: M = n*T rows, or n rows (class tokens, suffix _c). Suffix _t: the
+ * product with the transposed weight, for gradients. */
 typedef struct sfp__vit_ops {
     sfp__gemm_op *patch, *patch_t;
     sfp__gemm_op *qkv, *kv, *proj, *fc1, *fc2;
@@ -68,52 +69,54 @@ typedef struct sfp__vit_ops {
 } sfp__vit_ops;
 
 /* Arrays that a block stores for its backward pass. In forward mode all blocks share one set. In the class-only last block xmid,
- * h, st2, att and g have n rows, and qkv contains only keys and values. */
+ * h, st2, att and g have n rows, and qkv contains only keys and values. F: width of the MLP. Panels: the layout in which a
+ * product writes its result (compute/gemm.h); dense: row-major. */
 typedef struct sfp__vit_saved {
     float *xin;  /* (M, D) input of the block */
-    float *st1;  /* (M, 2) */
-    float *qkv;  /* (M, 3D) panels */
+    float *st1;  /* (M, 2) mean and reciprocal deviation of the rows of xin */
+    float *qkv;  /* (M, 3D) panels: queries, keys and values */
     float *att;  /* (M, D) attention output; stored only for weight gradients */
     float *xmid; /* (M, D) after the residual addition of attention */
-    float *st2;  /* (M, 2) */
+    float *st2;  /* (M, 2) as st1, of the rows of xmid */
     float *h;    /* (M, F) panels: derivative of GELU */
     float *g;    /* (M, F) GELU output; stored only for weight gradients */
 } sfp__vit_saved;
 
 typedef struct sfp__vit_lane {
     sfp__vit_saved saved[SFP__VIT_MAX_DEPTH];
-    float *patch;   /* (n*L, C*P*P) */
-    float *emb;     /* (n*L, D) panels; backward: dense */
-    float *xpre;    /* (M, D) tokens before the norm before the blocks; pre_norm only */
-    float *stpre;   /* (M, 2) */
-    float *xout;    /* (M, D) output of the last block; class-only: (n, D) */
-    float *xc;      /* (n, D) class rows of the last block's input */
-    float *qc;      /* (n, D) class query, panels; backward: its gradient, dense */
-    float *feature; /* (n, D); with a token head: all normalised tokens (M, D) */
-    float *dfeature;
-    float *stf;     /* (n, 2) or (M, 2) */
-    float *a;       /* (M, D) dense input of a product */
-    float *y;       /* (M, D) panels: result of a product */
-    float *yc;      /* (n, D) panels */
-    float *dx;      /* (M, D) gradient of the residual stream */
-    float *dxc;     /* (n, D) */
-    float *dqkv;    /* (M, 3D) dense */
-    float *dg;      /* (M, F) panels */
-    float *dh;      /* (M, F) dense */
-    float *tap;     /* (n, (1+depth)*D) taps of the micro-batch in the feature cache */
-    float *size;    /* (n, T) number of patches of each token, when tokens are merged, and what merging needs: */
-    float *keys;    /* (T, D/H) */
-    float *cosine;  /* (T/2) of a token of the first set and its partner */
-    int *partner;   /* (T/2) */
-    int *best;      /* (T/2) */
-    float *scratch; /* scratch of the attention kernels */
+    float *patch;    /* (n*L, C*P*P) pixels of the patches */
+    float *emb;      /* (n*L, D) patch embeddings, panels; backward: their gradient, dense */
+    float *xpre;     /* (M, D) tokens before the norm before the blocks; pre_norm only */
+    float *stpre;    /* (M, 2) as st1, of the rows of xpre */
+    float *xout;     /* (M, D) output of the last block; class-only: (n, D) */
+    float *xc;       /* (n, D) class rows of the last block's input */
+    float *qc;       /* (n, D) class query, panels; backward: its gradient, dense */
+    float *feature;  /* (n, D) output of the final norm; with a token head: all normalised tokens (M, D) */
+    float *dfeature; /* gradient of feature */
+    float *stf;      /* (n, 2) or (M, 2) as st1, of the rows of the final norm */
+    float *a;        /* (M, D) dense input of a product */
+    float *y;        /* (M, D) panels: result of a product */
+    float *yc;       /* (n, D) panels: result of a product of class tokens */
+    float *dx;       /* (M, D) gradient of the residual stream */
+    float *dxc;      /* (n, D) gradient of the residual stream of class tokens */
+    float *dqkv;     /* (M, 3D) dense: gradient of saved.qkv */
+    float *dg;       /* (M, F) panels: gradient of the GELU output */
+    float *dh;       /* (M, F) dense: gradient of the GELU input */
+    float *tap;      /* (n, (1+depth)*D) taps of the micro-batch, read from the feature cache or to be added to it */
+    float *size;     /* (n, T) number of patches that each merged token stands for. Merging also needs the arrays up to best: */
+    float *keys;     /* (T, D/H) key of each token: the mean over heads, scaled to length 1 */
+    float *cosine;   /* (T/2) cosine of each token of the first set and its partner */
+    int *partner;    /* (T/2) the most similar token of the second set */
+    int *best;       /* (T/2) tokens of the first set with the highest cosine, best first */
+    float *scratch;  /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
-    double query_seconds;                     /* of the query pass of the last micro-batch, without the parts it shares */
-    sfp__vit_memo_lane memo;                  /* of the current pass */
+    double
+        query_seconds; /* of the query pass of the last micro-batch, without the stages that it shares with the prompted pass */
+    sfp__vit_memo_lane memo;                  /* counts of the current pass */
     sfp__digest key[SFP__VIT_MICROBATCH_MAX]; /* keys of the current micro-batch */
-    bool hit[SFP__VIT_MICROBATCH_MAX];        /* values that were found */
-    sfp__vit_weights grad;                    /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
+    bool hit[SFP__VIT_MICROBATCH_MAX];        /* the value of the sample was found in the feature cache */
+    sfp__vit_weights grad;                    /* mode GRAD_WEIGHTS: sum of the weight gradients of a lane other than the first */
 } sfp__vit_lane;
 
 struct sfp__vit_plan {
@@ -122,16 +125,16 @@ struct sfp__vit_plan {
     const sfp__kernels *kernels;
     sfp__vit_plan_options opt;
     int microbatch_size, lanes;
-    int tokens[SFP__VIT_MAX_DEPTH + 1]; /* tokens per sample that enter a block */
-    int levels;                         /* sets of ops: the blocks, if their numbers of tokens differ, else 1 */
+    int tokens[SFP__VIT_MAX_DEPTH + 1]; /* tokens per sample that enter each block, and that leave the last one */
+    int levels;                         /* number of sets of ops: one per block if their numbers of tokens differ, else 1 */
     sfp__vit_ops *ops;                  /* (levels, microbatch_size + 1), by number of samples */
     sfp__vit_lane *lane;                /* (lanes + 1); the last one is for divided samples */
     void **blocks;                      /* (lanes + 1) workspace */
-    int parts;                          /* of a divided sample; 0: not prepared yet, 1: samples are not divided (vit_divide.c) */
+    int parts;        /* parts of a divided sample; 0: not prepared yet, 1: samples are not divided (vit_divide.c) */
     int part_patches; /* patches per part; the last part may have fewer, the first one also has the class token */
     sfp__vit_ops part_ops[SFP__VIT_PART_KINDS];
     void *arrays;       /* memory of ops, lane and blocks */
-    uint8_t *row_bytes; /* (lanes, an image) of a backbone without a network */
+    uint8_t *row_bytes; /* (lanes, bytes of an image) scratch of a backbone without a network (vit_rows.c) */
     double flops;
     sfp__vit_seconds seconds;
     sfp__vit_memo_cost memo[SFP__MEMO_ROLES];
@@ -146,8 +149,8 @@ typedef struct sfp__vit_microbatch {
     const sfp__vit_ops *ops;
     sfp__vit_weights *grad; /* output of weight gradients; NULL: none */
     int lane_index, first, n;
-    int row, rows;  /* its rows of the tokens: 0 and n*T, or a part */
-    float *scratch; /* of the attention kernels; that of its thread, as is: */
+    int row, rows;  /* first row and number of rows of its tokens: 0 and n*T, or those of a part */
+    float *scratch; /* scratch of the attention kernels, owned by its thread, as is flops */
     double *flops;
     bool query; /* compute the queries of the samples first */
     float *tap; /* (n, taps*D) or with tap_mean (n, (1+taps)*D): taps of its samples; NULL: not computed */
@@ -155,8 +158,8 @@ typedef struct sfp__vit_microbatch {
     bool tap_mean;
     int lowest; /* the lowest block that the backward pass must reach */
     sfp__vit_memo_role role;
-    uint32_t kind; /* of its values in the cache */
-    bool forced;   /* it is computed even if all values are known */
+    uint32_t kind; /* kind of its values in the feature cache */
+    bool forced;   /* the micro-batch is computed even if all values are known */
     bool known;    /* all values were read from the cache */
 } sfp__vit_microbatch;
 

@@ -93,7 +93,9 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
         m->image[i] = (float)sfp__rng_double(&rng) * 4 - 2;
     for (int i = 0; i < PLACES; i++)
         m->images[i] = m->image;
+    TRY(sfp__vit_hold_all(v, err));
     const sfp__digest context = digest_context(v);
+    sfp__vit_unhold_all(v);
     for (uint32_t kind = 0; kind < KINDS; kind++) {
         const uint64_t form[] = {kind, width_of(m, kind), kind == KIND_QUERY ? (uint64_t)m->merge_tokens : 0};
         m->context[kind] = sfp__digest_bytes(context, form, sizeof form);

@@ -67,11 +67,13 @@ sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qk
     WANT(l->yc, n * D);
     if (backward) {
         WANT(l->dfeature, normed * D);
-        WANT(l->dx, M * D);
         WANT(l->dxc, n * D);
         WANT(l->dqkv, M * 3 * D);
         WANT(l->dg, M * F);
-        WANT(l->dh, M * F);
+        if (weights) {
+            WANT(l->dx, M * D);
+            WANT(l->dh, M * F);
+        }
     }
     WANT(l->tap, n * (size_t)(1 + c->depth) * D);
     if (p->opt.merge_tokens) {
@@ -85,6 +87,10 @@ sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qk
     WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
 #undef WANT
     TRY(sfp__block(block, count, list, err));
+    if (backward && !weights) { /* only weight gradients read these results of the forward pass */
+        l->dx = l->saved[0].att;
+        l->dh = l->saved[0].g;
+    }
     for (int i = 0; i < c->depth; i++) {
         sfp__vit_saved *s = &l->saved[i];
         if (i >= own)

@@ -116,6 +116,8 @@ sfp_status sfp__vit_set_weights(sfp__vit *v, const sfp__vit_weights *from, sfp_e
 {
     if (v->file)
         return sfp__fail(err, SFP_EINVAL, "%s: weights loaded from a file cannot be changed", sfp__vit_path(v));
+    if (v->first_rows)
+        return sfp__fail(err, SFP_EINVAL, "weights of which only packed copies remain cannot be changed");
     sfp__vit_weights_copy(&v->config, &v->weights, from);
     return sfp__vit_repack(v, err);
 }

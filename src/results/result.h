@@ -48,7 +48,7 @@ typedef struct sfp__reliability {
 /* cost(coreset) / cost(batch) over all timestamps, for one definition of the cost; NAN: not measured. */
 typedef struct sfp__coreset_ratios {
     double ratio, deviation, within;        /* mean, standard deviation, share within c^-1/2 of 1 */
-    double random_deviation, random_within; /* the same for random coresets */
+    double random_deviation, random_within; /* deviation and within of random coresets */
 } sfp__coreset_ratios;
 
 enum { SFP__COSINES_FINGERPRINTS, SFP__COSINES_HEAD, SFP__COSINES };

@@ -677,6 +677,10 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, const sfp__position *at, const
                                             .read = read_json,
                                             .free = free_live};
     live *a = NULL;
+    if (keeps(p) && p->source->kind->walks && !p->opt->out)
+        return sfp__fail_key(err, "out", SFP_EINVAL,
+                             "out is missing, expected a directory: with sync, the images and samples of %s are kept there",
+                             p->source->path);
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->base =
         (sfp__arrivals){.kind = &kind, .plan = p, .at = at, .learner = l, .lag = p->clock == SFP__CLOCK_REAL ? &a->lag : NULL};

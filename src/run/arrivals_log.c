@@ -40,6 +40,7 @@ typedef struct shared {
     /* the unit */
     char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
     sfp__share_value at;                /* committed */
+    char committed[SFP__LOG_VALUE_MAX]; /* its value in the log */
     char attempted[SFP__LOG_VALUE_MAX]; /* a commit without a reply; "": none */
     uint64_t samples, digest;           /* learned, committed or not */
     /* messages: read -> taken (delivered) -> held (learned or set aside, not committed) */
@@ -48,7 +49,9 @@ typedef struct shared {
     double save_seconds;
     char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
     int64_t sought;
-    bool alone; /* the delivery must be committed at once */
+    bool unanswered;  /* messages before those in `held` (offsets): all are read again */
+    bool alone;       /* the delivery must be committed at once */
+    unsigned process; /* random */
     uint64_t answered, rejected, offered;
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
@@ -115,7 +118,7 @@ static sfp_status load_file(shared *a, const char *name, sfp_error *err)
 }
 
 /* Loads the file before the committed one. The log may deliver the difference again; if it cannot, that is said. */
-static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
+static sfp_status load_previous(shared *a, const char *unit, const sfp_error *why, sfp_error *err)
 {
     char path[PATH_MAX], method[SFP__NAME_MAX];
     OWNED char *text = NULL;
@@ -125,7 +128,7 @@ static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
     TRY(sfp__path_print(path, sizeof path, err, "%s/%s", a->base.plan->opt->share, now.previous));
     sfp_status status = sfp__checkpoint_peek(path, method, sizeof method, &text, err);
     if (!status)
-        status = sfp__share_parse(text, &a->at, err);
+        status = sfp__share_parse(text, unit, &a->at, err);
     if (!status)
         status = load_file(a, a->at.file, err);
     if (status)
@@ -139,19 +142,20 @@ static sfp_status load_previous(shared *a, const sfp_error *why, sfp_error *err)
 static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
 {
     const char *dir = a->base.plan->opt->share;
-    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_NAME_MAX + 32];
+    char *value = a->committed, mine[SFP__LOG_NAME_MAX + 32];
     sfp_error why = {0};
     a->unit[0] = '\0';
     a->attempted[0] = '\0';
+    a->unanswered = false;
     sfp__messages_done(&a->held);
     TRY(a->log->ops->committed(a->log, unit, value, err));
-    TRY(sfp__share_parse(value, &a->at, err));
+    TRY(sfp__share_parse(value, unit, &a->at, err));
     if (!*a->at.file) {
         TRY(load_file(a, SFP__SHARE_MODEL, err));
     } else {
         sfp_status status = load_file(a, a->at.file, &why);
         if (status == SFP_EFORMAT || status == SFP_EIO || status == SFP_ENOTFOUND)
-            status = load_previous(a, &why, &why);
+            status = load_previous(a, unit, &why, &why);
         if (status)
             return sfp__fail(err, status, "%s", why.message);
     }
@@ -193,6 +197,7 @@ static void is_committed(shared *a, const sfp__share_value *value)
 {
     remove_file(a, a->at.previous);
     a->at = *value;
+    sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
     sfp__messages_done(&a->held);
     works_again(a);
@@ -244,7 +249,7 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     }
     a->save_seconds = sfp__monotonic_seconds() - begin;
     memcpy(a->attempted, value, sizeof value);
-    status = a->log->ops->commit(a->log, a->unit, value, &a->held, &fenced, &why);
+    status = a->log->ops->commit(a->log, a->unit, a->committed, value, &a->held, &fenced, &why);
     if (status == SFP_EIO) {
         lose_connection(a, &why);
         return SFP_OK;
@@ -264,22 +269,21 @@ static sfp_status commit_held(shared *a, sfp_error *err)
 /* After a connection was lost: has the log done what it was asked? */
 static sfp_status resolve(shared *a, sfp_error *err)
 {
-    char value[SFP__LOG_VALUE_MAX], mine[SFP__LOG_VALUE_MAX];
+    char value[SFP__LOG_VALUE_MAX];
     sfp__share_value v;
     if (!*a->unit)
-        return SFP_OK;
+        return a->log->ops->seek(a->log, a->unit, -1, err);
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
-    sfp__share_print(&a->at, mine);
-    TRY(sfp__share_parse(a->attempted, &v, err));
+    TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {
         is_committed(a, &v);
-    } else if (strcmp(value, mine) != 0) { /* the log has lost a commit, or another worker has made one */
+    } else if (strcmp(value, a->committed) != 0) { /* the log has lost a commit, or another worker has made one */
         sfp__plan_warn(a->base.plan, "%s: the log does not have the last commit of %s; what it has is used", a->base.plan->data,
                        a->unit);
         return reload(a, err);
-    } else {
-        remove_file(a, v.file);
-    }
+    } else if (a->unanswered) {
+        return reload(a, err);
+    } /* the file that was attempted stays: its commit may still arrive */
     a->attempted[0] = '\0';
     return a->log->ops->seek(a->log, a->unit, a->held.last ? a->held.last->offset + 1 : a->at.offset, err);
 }
@@ -295,7 +299,7 @@ static sfp_status reconnect(shared *a, sfp_error *err)
     else if (status)
         return sfp__fail(err, status, "%s", why.message);
     a->connected = status == SFP_OK;
-    if (a->connected)
+    if (a->connected && !a->held.first) /* else a commit tells whether it works */
         works_again(a);
     return SFP_OK;
 }
@@ -326,27 +330,66 @@ static bool is_full(const shared *a)
             last->tries >= TRIES_ALONE || sfp__monotonic_seconds() - a->read_at >= wait);
 }
 
-/* A log that does not count deliveries: DIR/UNIT.tries has the offset from which the unit was last read, and how often in turn. Messages at
- * which workers stop are learned one by one from the third time on, so that the one at fault becomes the first. */
+/* A log that does not count deliveries (offsets): DIR/UNIT.tries has the offset from which the unit was last read, how often in turn by a
+ * worker that stopped without a commit, and the process that reads it now. Messages at which workers stop are learned one by one from the
+ * third time on, so that the one at fault becomes the first. */
+typedef struct tries {
+    char path[PATH_MAX];
+    long long offset, count;
+    unsigned process;
+} tries;
+
+static sfp_status read_tries(const shared *a, tries *t, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    char text[64];
+    size_t size = 0;
+    *t = (tries){.offset = -1};
+    TRY(sfp__path_print(t->path, sizeof t->path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
+    if (sfp__file_read(t->path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
+        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
+        if (sscanf(text, "%lld %lld %u", &t->offset, &t->count, &t->process) != 3)
+            t->offset = -1;
+    }
+    return SFP_OK;
+}
+
+static sfp_status write_tries(const tries *t, sfp_error *err)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%lld %lld %u\n", t->offset, t->count, t->process);
+    return sfp__file_write(t->path, text, strlen(text), err);
+}
+
 static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *err)
 {
-    char path[PATH_MAX], text[64];
-    OWNED uint8_t *bytes = NULL;
-    size_t size = 0;
-    long long offset = 0, tries = 0;
+    tries t;
     if (!list->first || list->first->offset < 0)
         return SFP_OK;
-    TRY(sfp__path_print(path, sizeof path, err, "%s/%s.tries", a->base.plan->opt->share, a->unit));
-    if (sfp__file_read(path, sizeof text - 1, &bytes, &size, NULL) == SFP_OK) {
-        (void)snprintf(text, sizeof text, "%.*s", (int)size, (const char *)bytes);
-        if (sscanf(text, "%lld %lld", &offset, &tries) != 2 || offset != list->first->offset)
-            tries = 0;
+    TRY(read_tries(a, &t, err));
+    if (t.offset != list->first->offset)
+        t.count = 0;
+    if (t.count == 0 || t.process != a->process) {
+        t.offset = list->first->offset;
+        t.count++;
+        t.process = a->process;
+        TRY(write_tries(&t, err));
     }
-    (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)list->first->offset, tries + 1);
-    TRY(sfp__file_write(path, text, strlen(text), err));
     for (sfp__message *m = list->first; m; m = m->next)
-        m->tries = m == list->first || tries + 1 <= TRIES_MAX ? tries + 1 : TRIES_MAX;
+        m->tries = m == list->first || t.count <= TRIES_MAX ? t.count : TRIES_MAX;
     return SFP_OK;
+}
+
+/* The unit goes to another worker while this one works: that was not a try. */
+static void release_unit(shared *a)
+{
+    tries t;
+    if (*a->unit && !read_tries(a, &t, NULL) && t.offset >= 0 && t.process == a->process && t.count > 0) {
+        t.count--;
+        (void)write_tries(&t, NULL);
+    }
+    a->unit[0] = '\0';
+    a->attempted[0] = '\0';
 }
 
 /* The messages of a partition begin with the first one that is not committed. If there is a gap, as when an earlier file is used, they are
@@ -359,8 +402,14 @@ static sfp_status begin_at_commit(shared *a, sfp__messages *list, sfp_error *err
     while (list->first && list->first->offset < want)
         sfp__message_free(sfp__messages_take(list));
     bool gap = list->first && list->first->offset > want;
-    if (!gap || (strcmp(a->sought_unit, a->unit) == 0 && a->sought == want))
+    bool sought = strcmp(a->sought_unit, a->unit) == 0 && a->sought == want;
+    if (gap && sought && a->at.offset >= 0)
+        sfp__plan_warn(a->base.plan, "%s: the log no longer has the %lld messages of %s before %s", a->base.plan->data,
+                       (long long)(list->first->offset - want), a->unit, list->first->id);
+    if (!gap || sought) {
+        a->sought_unit[0] = '\0';
         return SFP_OK;
+    }
     sfp__messages_done(list);
     memcpy(a->sought_unit, a->unit, sizeof a->unit);
     a->sought = want;
@@ -475,6 +524,9 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         sfp__messages_put(&a->taken, took);
         a->offered++;
         sfp_status status = prepare(a, took, rgb, &why);
+        int32_t label = -1;
+        if (!status && took->label)
+            status = sfp__classes_number(a->classes, took->label, &label, &why);
         if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
         if (status) {
@@ -483,7 +535,7 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
             sfp__sample *s = &a->samples_out[d->count++];
             *s = (sfp__sample){.rgb = rgb, .id = a->offered, .name = took->name};
             took->learned = true;
-            TRY(sfp__classes_number(a->classes, took->label, &s->label, err));
+            s->label = label;
         } else {
             a->asked[d->predict_count] = took;
             d->predict[d->predict_count].id = a->offered;
@@ -573,8 +625,7 @@ static void on_revoke(void *ctx, const char *unit, bool lost)
         (void)commit_held(a, &(sfp_error){0});
     sfp__messages_done(&a->read);
     sfp__messages_done(&a->held);
-    a->unit[0] = '\0';
-    a->attempted[0] = '\0';
+    release_unit(a);
 }
 
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
@@ -591,13 +642,15 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     shared *a = (shared *)base;
     bool stopped = sfp__plan_stopped(base->plan);
     *d = (sfp__delivery){.arrived = -1};
+    a->retry_at = stopped ? 0 : a->retry_at;
     if (!a->connected && (stopped || sfp__monotonic_seconds() >= a->retry_at))
         TRY(reconnect(a, err));
     bool due = a->held.first &&
-               (stopped || a->alone || a->held.count >= 100000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
+               (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
     if (a->connected && due)
         TRY(commit_held(a, err));
     if (stopped) { /* what was not committed is delivered to others */
+        release_unit(a);
         d->end = true;
         return SFP_OK;
     }
@@ -648,6 +701,7 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     (void)seconds, (void)err;
     for (sfp__message *m; (m = sfp__messages_take(&a->taken));) {
         if (!m->label && !a->connected) {
+            a->unanswered |= m->offset >= 0;
             sfp__message_free(m);
             continue;
         }
@@ -721,6 +775,8 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(sfp__alloc(&a->samples_out, (size_t)o->learner.batch, sizeof *a->samples_out, err));
     TRY(sfp__alloc(&a->rgb, images, 3 * (size_t)p->size * (size_t)p->size, err));
+    if (getrandom(&a->process, sizeof a->process, 0) != sizeof a->process)
+        return sfp__fail_errno(err, SFP_EIO, "random numbers");
     TRY(sfp__share_open(a->log, l, o, err));
     *out = TAKE(made);
     return SFP_OK;

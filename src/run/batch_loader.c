@@ -109,7 +109,7 @@ void sfp__batches_done(sfp__batches *b)
 typedef struct slot {
     sfp_error failure;       /* status OK: none */
     uint8_t *rgb;            /* (max_batch_samples, S, S, 3) */
-    sfp__loaded_batch batch; /* samples (max_batch_samples) */
+    sfp__loaded_batch batch; /* batch.samples: (max_batch_samples) */
 } slot;
 
 struct sfp__batch_loader {

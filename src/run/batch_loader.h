@@ -16,11 +16,11 @@ sfp_status sfp__check_input(const sfp_source *s, const sfp__vit_config *c, const
 /* The batches of a stream: batch k has the samples order[first[k]] .. order[first[k+1]-1]. */
 typedef struct sfp__batches {
     int64_t count;
-    int64_t *first;   /* (count + 1) */
+    int64_t *first;   /* (count + 1) positions in order */
     int64_t *order;   /* source indices */
-    int32_t *task;    /* (count) */
+    int32_t *task;    /* (count) the task of each batch */
     int64_t *arrived; /* (count) samples of the stream up to the end of batch k */
-    int64_t samples;  /* of the stream, including excluded batches */
+    int64_t samples;  /* number of samples of the stream, including those of excluded batches */
     int max_batch_samples;
 } sfp__batches;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-static const double poll_seconds = 0.1; /* between checks of stop */
+static const double poll_seconds = 0.1; /* seconds between checks of stop */
 
 const char *sfp__clock_name(sfp__clock_kind kind)
 {
@@ -93,9 +93,9 @@ void sfp__lag_join(sfp__lag *l, const sfp__lag *more)
     l->served += more->served;
 }
 
-/* Puts the batches that have arrived by now into the queue. idle: the learner is free, so one batch needs no place in the queue.
- * A batch that is complete within a nanosecond of the time when the learner becomes free waits for that time: rounding must not
- * drop it. */
+/* Puts the batches that have arrived by now into the queue. idle: the learner is free, so one batch is processed at once and does
+ * not count towards the capacity. While the learner is busy, the last nanosecond does not count: a batch that is complete exactly
+ * when the learner becomes free must not be dropped because of rounding. */
 static void enqueue_arrived(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
@@ -104,7 +104,7 @@ static void enqueue_arrived(sfp__clock *c, bool idle)
             c->held = true;
             return;
         }
-        if (c->held) { /* there is space again: the blocked batch arrives now, and all later ones are delayed as much */
+        if (c->held) { /* the queue has space: the blocked batch arrives now, and all later ones are delayed by the same time */
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }
@@ -127,7 +127,8 @@ static void wait_until(sfp__clock *c, double at)
         c->now = fmax(c->now, at);
         return;
     }
-    while (c->now < at && !stopped(c)) { /* in pieces: a signal just before a sleep does not interrupt it */
+    while (c->now < at &&
+           !stopped(c)) { /* Sleeps in short pieces, because a signal that arrives just before a sleep does not interrupt it. */
         double wait = fmin(at - c->now, poll_seconds);
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)(wait * 1e9)}, NULL);
         c->now = sfp__monotonic_seconds() - c->began;
@@ -156,7 +157,7 @@ static int take(sfp__clock *c)
         sfp__lag_add(&c->lag, c->now - c->queue[i].arrived_at);
     }
     pop(c, n);
-    if (!c->opt.pool) /* the place of the batch is free for one that is complete at this moment */
+    if (!c->opt.pool) /* The place of the processed batch is free for a batch that is complete at this moment. */
         enqueue_arrived(c, false);
     return n;
 }
@@ -183,7 +184,7 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds)
     c->spent = 0;
 }
 
-void sfp__clock_leave_out(sfp__clock *c, double seconds)
+void sfp__clock_exclude(sfp__clock *c, double seconds)
 {
     c->began += seconds;
 }

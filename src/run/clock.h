@@ -75,14 +75,14 @@ typedef struct sfp__clock {
     const int64_t *arrived; /* (batches) samples that have arrived when batch i is complete */
     double now;             /* seconds since the stream began */
     double blocked;         /* seconds for which the stream was blocked (policy block) */
-    bool held;              /* it is blocked now */
+    bool held;              /* the stream is blocked now */
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, capacity;
     sfp__queued_batch *queue; /* (capacity) oldest first */
     int64_t *delivered;       /* (capacity) delivered and not processed yet */
     int delivered_count;
-    double spent; /* seconds for batches of this delivery that are processed */
-    sfp__lag lag; /* of the delivered batches */
+    double spent; /* seconds that the processed batches of this delivery took */
+    sfp__lag lag; /* lag of the delivered batches */
     double began; /* REAL: sfp__monotonic_seconds() at time 0 */
 } sfp__clock;
 
@@ -94,8 +94,8 @@ const int64_t *sfp__clock_next(sfp__clock *c, int *count);
 /* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
  * uses the wall clock instead. Time advances when all of them are processed. */
 void sfp__clock_advance(sfp__clock *c, int n, double seconds);
-/* REAL: the last `seconds` do not count. */
-void sfp__clock_leave_out(sfp__clock *c, double seconds);
+/* REAL: excludes the last `seconds`, as if they had not passed. */
+void sfp__clock_exclude(sfp__clock *c, double seconds);
 /* The first batch that may still be delivered. */
 int64_t sfp__clock_first(const sfp__clock *c);
 

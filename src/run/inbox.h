@@ -72,11 +72,11 @@ void sfp__inbox_free(sfp__inbox *b);
 
 typedef struct sfp__inbox_output {
     sfp__arrival_list batch;      /* labelled images to train on; with a pool, of several batches */
-    sfp__lag lag;                 /* of these batches */
+    sfp__lag lag;                 /* lag of the batches in `batch` */
     sfp__arrival_list unlabelled; /* unlabelled images and late labels */
     sfp__arrival_list discarded;  /* images that are not trained on */
     int count;                    /* length of the three lists */
-    bool waits;                   /* a complete batch is left */
+    bool waits;                   /* another complete batch waits in the inbox */
     bool batch_first; /* the batch arrived before the unlabelled images, and is small: it is learned before they are answered */
     bool end;         /* the source has ended, and no batch is left */
 } sfp__inbox_output;
@@ -85,7 +85,8 @@ typedef struct sfp__inbox_output {
  * may one that has waited for max_wait, or before a question. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
  * when sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
-/* With a pool: if at most so many batches wait, they are taken in turn; 0, at first: all that wait are taken at once. */
+/* With a pool: if at most `batches` wait, they are taken one at a time. 0 (the initial value): all waiting batches are taken
+ * together. */
 void sfp__inbox_set_backlog(sfp__inbox *b, int batches);
 /* Adds an image of the label queue that has its label now to the labelled images, as if it arrived now. */
 void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);

@@ -28,7 +28,7 @@ sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err
     size_t max_samples = (size_t)p->opt->learner.batch;
     sfp_result *r = j->r;
     TRY(sfp__alloc(&j->ids, max_samples, sizeof *j->ids, err));
-    TRY(sfp__alloc(&j->shown.taken, max_samples, sizeof *j->shown.taken, err));
+    TRY(sfp__alloc(&j->shown.in_coreset, max_samples, sizeof *j->shown.in_coreset, err));
     TRY(sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err));
     TRY(sfp__result_init(r, p->tasks.count, p->tasks.classes, err));
     for (int t = 0; t < p->tasks.count; t++)
@@ -104,7 +104,7 @@ void sfp__journal_done(sfp__journal *j)
     sfp__line_log_close(j->events);
     sfp__line_log_close(j->predictions);
     sfp__free(j->ids);
-    sfp__free(j->shown.taken);
+    sfp__free(j->shown.in_coreset);
     sfp__free(j->shown.rgb);
 }
 
@@ -351,18 +351,18 @@ static void keep_shown(sfp__journal *j, const sfp__plan *p, const sfp__delivery 
     /* half of the images for each side; more if the other side has fewer */
     inside.max_shown = smaller(inside.all, SFP__RUN_SHOWN - smaller(outside.all, SFP__RUN_SHOWN / 2));
     outside.max_shown = smaller(outside.all, SFP__RUN_SHOWN - inside.max_shown);
-    memset(j->shown.taken, 0, (size_t)d->count * sizeof *j->shown.taken);
+    memset(j->shown.in_coreset, 0, (size_t)d->count * sizeof *j->shown.in_coreset);
     for (int i = 0; i < t->coreset_count; i++)
-        j->shown.taken[t->coreset[i]] = true;
+        j->shown.in_coreset[t->coreset[i]] = true;
     j->shown.count = 0;
-    j->shown.took = inside.all;
-    j->shown.left = outside.all;
+    j->shown.coreset_count = inside.all;
+    j->shown.rest_count = outside.all;
     for (int i = 0; i < d->count; i++) {
-        if (!is_shown(j->shown.taken[i] ? &inside : &outside))
+        if (!is_shown(j->shown.in_coreset[i] ? &inside : &outside))
             continue;
         memcpy(j->shown.rgb + (size_t)j->shown.count * bytes, d->samples[i].rgb, bytes);
         j->shown.label[j->shown.count] = d->samples[i].label;
-        j->shown.chosen[j->shown.count++] = j->shown.taken[i];
+        j->shown.chosen[j->shown.count++] = j->shown.in_coreset[i];
     }
 }
 
@@ -547,8 +547,8 @@ sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error 
     const sfp__report_images images = {.selects = !run->plan.opt->method,
                                        .batch_count = j->shown.count,
                                        .batch = batch,
-                                       .coreset_count = j->shown.took,
-                                       .rest_count = j->shown.left,
+                                       .coreset_count = j->shown.coreset_count,
+                                       .rest_count = j->shown.rest_count,
                                        .buffer_count = n,
                                        .buffer = kept};
     return sfp__report_write(j->r, &images, path, err);

@@ -223,7 +223,7 @@ const sfp__opt sfp__run_table[] = {
         "arrives. Default: 1; on standard input with --clock off, batches wait until they are full.",
         AT(max_wait), ONLY_LIVE, OUTPUT, .example = "--data dir:inbox --max-wait 5", .see = "batch data"),
     SFP__ROW_INT("keep-images", "MIB", "1024", 1, INT64_C(1) << 30,
-                 "Submitted samples: maximum size of the images that are kept for corrections and late labels, in MiB. The oldest are removed "
+                 "Submitted samples, and watch:DIR,sync: maximum size of the images that are kept for corrections and late labels, in MiB. The oldest are removed "
                  "first, but none that still waits to be learned.",
                  AT(image_mebibytes), ONLY_LIVE, OUTPUT, .example = "--data submitted --keep-images 256", .see = "data"),
     SFP__ROW_INT("log-size", "BYTES", "67108864", 0, INT64_C(1) << 50,

@@ -27,7 +27,7 @@ sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *
  * Fails with SFP_EINVAL and a key also if a setting has no effect beside the others. */
 sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err);
 
-/* The same without the settings of the learner and without the check. */
+/* sfp__run_options_read without the settings of the learner and without the check for settings of no effect. */
 sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_options *o, sfp_error *err);
 
 /* Refuses settings that the user has given although closed-form heads do not have them. */

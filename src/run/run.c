@@ -55,7 +55,7 @@ static sfp_status evaluate(sfp__run *run, sfp_error *err)
     double took = sfp__monotonic_seconds() - from;
     run->plan.time.paused = false;
     if (run->arrivals->clock)
-        sfp__clock_leave_out(run->arrivals->clock, took);
+        sfp__clock_exclude(run->arrivals->clock, took);
     TRY(status);
     TRY(sfp__gemm_check(run->failures, err));
     TRY(sfp__journal_evaluated(run, took, err));
@@ -232,7 +232,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     at->prequential_correct += (uint64_t)t.prequential_correct;
     run->pace.train_seconds += t.seconds.total - saved; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
-        sfp__clock_leave_out(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
+        sfp__clock_exclude(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
     const sfp__costs *costs = &p->costs;
     *seconds = costs->count           ? costs->seconds[at->timestamps % costs->count]
                : !isnan(costs->query) ? d->count * costs->query

@@ -76,21 +76,21 @@ typedef struct sfp__run_options {
     int64_t log_bytes;         /* live streams: size at which a log is rotated; 0: never */
     const char *share;         /* a log: the directory that its workers share; NULL: none */
     const char *worker;        /* a log: the name of this worker; NULL: that of the machine */
-    double claim_seconds;      /* a log: after so long without a commit others take over a message */
-    const char *answer_with;   /* a log: a state that answers unlabelled messages, read again when it changes; NULL: the learner */
-    int log_files;             /* live streams: rotated files of a log that are kept */
+    double claim_seconds;      /* a log: a message that was not committed for this time is taken over by another worker */
+    const char *answer_with; /* a log: a state that answers unlabelled messages, read again when it changes; NULL: the learner */
+    int log_files;           /* live streams: rotated files of a log that are kept */
 } sfp__run_options;
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool);
 
-/* Known about the stream once its source is open. */
+/* What is known about the stream when its source is open. */
 typedef struct sfp__run_stream {
     bool live;  /* its length is unknown */
     bool tasks; /* it has tasks with known boundaries */
 } sfp__run_stream;
 
 typedef struct sfp__run_hooks {
-    void *ctx, *log_ctx;                                    /* of progress; of log */
+    void *ctx, *log_ctx;                                    /* the first argument of progress; that of log */
     void (*progress)(void *ctx, const sfp_run_progress *p); /* after each timestamp and during evaluations; NULL: no callback */
     sfp_log_fn log;                                         /* NULL: no callback */
     const atomic_int *stop; /* not 0: complete the timestamp, cancel an evaluation, write a checkpoint and end; NULL: never */
@@ -109,7 +109,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
 /* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure
  * only sfp__run_close may follow. */
 sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
-bool sfp__run_takes_samples(const sfp__run *run); /* its source is that of submitted samples */
+bool sfp__run_takes_samples(const sfp__run *run); /* its source takes submitted samples */
 /* The number of batches in a task (-1: in all) of an indexed stream before the clock keeps some of them, and of their samples (may
  * be NULL). Valid before the first step. */
 int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples);

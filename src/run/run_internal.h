@@ -25,7 +25,7 @@ enum {
     SFP__RUN_SHOWN = 40,        /* images in the report */
     SFP__RUN_PREFETCH = 4,      /* batches decoded before they are needed */
     SFP__RUN_POOL_BATCHES = 32, /* allocate adaptive: maximum number of batches from which samples are chosen */
-    SFP__RUN_BACKLOG = 4        /* allocate adaptive: so many batches may wait and are all processed */
+    SFP__RUN_BACKLOG = 4        /* allocate adaptive: if at most this number of batches wait, all are processed */
 };
 
 #define SFP__RUN_EVENTS "events.jsonl"
@@ -37,7 +37,7 @@ typedef struct sfp__journal sfp__journal;
 typedef struct sfp__costs {
     double *seconds; /* (count) of a timestamp, used in turn */
     int64_t count;
-    double query; /* seconds per sample, in place of them; NAN: not given */
+    double query; /* seconds per sample, used if `seconds` is not given; NAN: not given */
 } sfp__costs;
 
 /* Constant once the stream begins, except for the digests. */
@@ -48,15 +48,15 @@ struct sfp__plan {
     bool live;
     sfp__clock_kind clock;               /* never DEFAULT */
     int size, dim;                       /* S, D */
-    sfp_source *source, *test;           /* test NULL: none */
-    uint64_t source_digest, test_digest; /* of indexed sources; 0: not computed yet */
+    sfp_source *source, *test;           /* test NULL: no test set */
+    uint64_t source_digest, test_digest; /* hashes of the image lists of indexed sources; 0: not computed yet */
     sfp__tasks tasks, test_tasks;
-    sfp__batches batches;    /* of an indexed stream; clock paper keeps some of them */
+    sfp__batches batches;    /* batches of an indexed stream; clock paper keeps some of them */
     sfp__batches unlabelled; /* the unlabelled images of a task-free stream, one per batch: they are predicted in turn */
     int64_t curve_every;     /* timestamps between two points of a curve */
     int stream_classes;      /* number of classes in an indexed stream */
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
-    sfp__time_source time;   /* of processing times; passes change it */
+    sfp__time_source time;   /* scale of processing times; passes change it */
     sfp__costs costs;
     int starved_tasks; /* clock paper: tasks of which one batch is kept although there is time for less */
 };
@@ -71,7 +71,7 @@ struct sfp__position {
         int64_t timestamps;
         int task;
     } evaluated;          /* place of the last evaluation, so that none is done twice; timestamps -1: none */
-    bool evaluation_due;  /* after the last timestamp */
+    bool evaluation_due;  /* an evaluation must follow the last timestamp */
     double cs;            /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
     double query_seconds; /* mean processing time per sample; 0: not measured yet */
 };
@@ -83,7 +83,7 @@ struct sfp__classes {
     int count;          /* classes of the dataset; of a live stream, so far */
     uint8_t *trained;   /* (capacity) 1: a sample of the class was learned from */
     int capacity;       /* at least count */
-    sfp__names names;   /* live streams */
+    sfp__names names;   /* live streams: names of the classes so far */
     int unseen;         /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
     sfp__names known;   /* live streams: the classes that a list or a state names, and those that have appeared */
     sfp__names refused; /* labels that were refused and reported (classes strict) */
@@ -99,8 +99,8 @@ struct sfp__journal {
         double decode, wait_seconds, total;
     } earlier; /* seconds of earlier processes */
     struct {
-        bool *taken;    /* (maximum number of samples in a timestamp) 1: in the coreset */
-        int took, left; /* samples inside and outside the coreset */
+        bool *in_coreset;              /* (maximum number of samples in a timestamp) 1: in the coreset */
+        int coreset_count, rest_count; /* number of samples inside and outside the coreset */
         int count;
         uint8_t *rgb; /* (SFP__RUN_SHOWN, S, S, 3) */
         int32_t label[SFP__RUN_SHOWN];
@@ -111,17 +111,17 @@ struct sfp__journal {
 typedef struct sfp__pace {
     double train_seconds; /* seconds of training since the last checkpoint */
     double saved_at;      /* sfp__monotonic_seconds() of the last checkpoint */
-    double save_seconds;  /* seconds that it took */
+    double save_seconds;  /* seconds that the last checkpoint took */
     bool reported;        /* a message about less frequent checkpoints was printed */
-    bool unsaved;         /* data has arrived since */
-    /* live streams */
+    bool unsaved;         /* data has arrived since the last checkpoint */
+    /* the members below are used by live streams only */
     double save_bytes; /* size of the files of the last checkpoint; 0: this process has written none */
     double state_at;   /* sfp__monotonic_seconds() when state and report were written; -INFINITY: never */
     bool arrived;      /* something has arrived, or a message says that the run waits for it */
-    double notices_at; /* sfp__monotonic_seconds() of the last messages about: */
-    uint64_t skipped;  /* unreadable images, */
-    uint64_t dropped;  /* samples that were dropped, */
-    int evaluations;   /* and evaluations */
+    double notices_at; /* sfp__monotonic_seconds() of the last messages; the three counts are those of these messages */
+    uint64_t skipped;  /* number of unreadable images */
+    uint64_t dropped;  /* number of dropped samples */
+    int evaluations;   /* number of evaluations */
 } sfp__pace;
 
 typedef enum sfp__run_phase { SFP__RUN_OPENED, SFP__RUN_STARTED, SFP__RUN_ENDED, SFP__RUN_FAILED } sfp__run_phase;
@@ -141,10 +141,10 @@ struct sfp__run {
     sfp__pace pace;
     char init_state[PATH_MAX]; /* state file to start from; "": none */
     int created;               /* directories that were created for `out` */
-    int lock;                  /* on the directory */
-    bool resumed, begun;       /* continued from a checkpoint; the directory is ready for files */
+    int lock;                  /* descriptor of the lock on the directory */
+    bool resumed, begun;       /* resumed: continued from a checkpoint; begun: the directory is ready for files */
     bool no_registry;          /* a message about a failure of the registry was printed */
-    unsigned failures;         /* of matrix products, when the run was opened */
+    unsigned failures;         /* failures of matrix products (sfp__gemm_failures) when the run was opened */
 };
 
 /* --------------------------------------------------------------- open.c, run.c */
@@ -186,7 +186,7 @@ void sfp__plan_done(sfp__plan *p);
 typedef struct sfp__calibration {
     int64_t filling;  /* batches that filled the buffer */
     int64_t measured; /* batches that were measured */
-    double seconds;   /* mean processing time of these; 0: none */
+    double seconds;   /* mean processing time of the measured batches; 0: none */
 } sfp__calibration;
 
 /* Clock paper: measures the processing time of a batch with a copy of the learner whose buffer is full. */
@@ -236,7 +236,7 @@ void sfp__classes_match(sfp__classes *c, const sfp__plan *p);
 
 /* Begins the result. */
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err);
-/* Continues the result of an earlier process, and takes it. ended: its run had ended, and stays as it is. */
+/* Continues the result of an earlier process and takes ownership of it. ended: its run has ended, and nothing is changed. */
 void sfp__journal_restore(sfp__journal *j, const sfp__plan *p, sfp_result *then, bool ended);
 /* Opens DIR/events.jsonl and cuts it after the current timestamp; warns if lines are missing that the checkpoint counts. Opens
  * DIR/predictions.jsonl if images will be predicted. */

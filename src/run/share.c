@@ -23,10 +23,19 @@ void sfp__share_print(const sfp__share_value *v, char text[SFP__LOG_VALUE_MAX])
                        *v->previous ? v->previous : "-", v->sequence, v->samples, v->digest, v->offset);
 }
 
-sfp_status sfp__share_parse(const char *text, sfp__share_value *out, sfp_error *err)
+/* UNIT.SEQUENCE.N.safetensors */
+static bool is_of_unit(const char *file, const char *unit)
+{
+    size_t length = strlen(unit);
+    int n = 0;
+    return strncmp(file, unit, length) == 0 && sscanf(file + length, ".%*[0-9].%*[0-9].safetensors%n", &n) == 0 && n > 0 &&
+           file[length + (size_t)n] == '\0' && !strchr(unit, '/');
+}
+
+sfp_status sfp__share_parse(const char *text, const char *unit, sfp__share_value *out, sfp_error *err)
 {
     sfp__share_value v = {.offset = -1};
-    char shown[SFP__NAME_MAX];
+    char shown[SFP__NAME_MAX], of[SFP__NAME_MAX];
     int n = 0;
     if (!*text) {
         *out = v;
@@ -34,12 +43,14 @@ sfp_status sfp__share_parse(const char *text, sfp__share_value *out, sfp_error *
     }
     bool fine = sscanf(text, "%127s %127s %" SCNd64 " %" SCNu64 " %" SCNx64 " %" SCNd64 "%n", v.file, v.previous, &v.sequence,
                        &v.samples, &v.digest, &v.offset, &n) == 6 &&
-                text[n] == '\0' && !strchr(v.file, '/') && !strchr(v.previous, '/') && v.sequence >= 0;
-    if (!fine)
-        return sfp__fail(err, SFP_EFORMAT, "the committed value is '%s', expected FILE PREVIOUS SEQUENCE SAMPLES DIGEST OFFSET",
-                         sfp__printable(text, shown, sizeof shown));
-    if (strcmp(v.previous, "-") == 0)
+                text[n] == '\0' && v.sequence >= 0 && v.sequence < INT64_MAX && is_of_unit(v.file, unit);
+    if (fine && strcmp(v.previous, "-") == 0)
         v.previous[0] = '\0';
+    if (!fine || (*v.previous && !is_of_unit(v.previous, unit)))
+        return sfp__fail(
+            err, SFP_EFORMAT,
+            "the committed value of '%s' is '%s', expected FILE PREVIOUS SEQUENCE SAMPLES DIGEST OFFSET with its files",
+            sfp__printable(unit, of, sizeof of), sfp__printable(text, shown, sizeof shown));
     *out = v;
     return SFP_OK;
 }
@@ -174,8 +185,7 @@ static sfp_status list_unit(void *ctx, const char *unit, const char *value, sfp_
 {
     merging *m = ctx;
     sfp__share_value v;
-    (void)unit;
-    TRY(sfp__share_parse(value, &v, err));
+    TRY(sfp__share_parse(value, unit, &v, err));
     if (!*v.file)
         return SFP_OK;
     m->report->units++;

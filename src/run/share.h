@@ -18,8 +18,9 @@ typedef struct sfp__share_value {
 } sfp__share_value;
 
 void sfp__share_print(const sfp__share_value *v, char text[SFP__LOG_VALUE_MAX]);
-/* text "": nothing was committed. Fails if it is not such a value, or if a file of it is not in the directory itself. */
-sfp_status sfp__share_parse(const char *text, sfp__share_value *out, sfp_error *err);
+/* text "": nothing was committed. Fails if it is not such a value, or if a file of it is not one of the unit: the log is written by others,
+ * and files that are no longer needed are removed. */
+sfp_status sfp__share_parse(const char *text, const char *unit, sfp__share_value *out, sfp_error *err);
 
 /* Prepares the directory for a worker: creates its files, or refuses the log and the learner if they are others. Sets the name of the
  * worker. */

@@ -1,17 +1,270 @@
-/* Images of strangers are decoded here, and nowhere else in the service. The rest sees pixels. */
+/* Images of strangers are decoded by other processes (sandbox.c). This file hands them the bytes and takes the pixels.
+ *
+ * A decoder serves one image at a time. If it ends, another process tries the image once more, as anybody may end a process; if that ends,
+ * too, it was the image. Nothing that a decoder says is believed but the values of pixels. There are two groups: decoders of what is learned
+ * are started by threads that yield, and so yield to those of answers. */
 #include "serve/internal.h"
 
-#include "io/image/image.h"
+#include "base/monotonic.h"
 
-enum { SMALL_PIXELS = 4 << 20, LARGE_PIXELS = 50000000 };
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-/* One thread at a time has large images, so that their memory is bounded. */
+enum { DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
+static const double deadline[2] = {60, 300}; /* seconds for an image of a request, and of a run, which yields */
+
+typedef struct decoder {
+    bool busy;
+    pid_t pid; /* 0: not started */
+    int channel, memory;
+} decoder;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t released[2];
+    decoder list[2][DECODERS_MAX];
+    int count; /* of each group; 0: this process decodes */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .released = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER}};
+
+/* ------------------------------------------------------------------- start and end */
+
+/* The variables that the loader and sanitizers need. Others may be secrets. */
+static void choose_environment(char **to, int max)
+{
+    int n = 0;
+    for (char **e = environ; *e && n < max - 1; e++)
+        if (strncmp(*e, "LD_", 3) == 0 || strncmp(*e + 1, "SAN_OPTIONS", 11) == 0)
+            to[n++] = *e;
+    to[n] = NULL;
+}
+
+static int spawn(decoder *d, int channel)
+{
+    char *environment[16], *arguments[] = {(char[]){"streamfp-decoder"}, (char[]){SFP__DECODER}, NULL};
+    posix_spawn_file_actions_t actions;
+    choose_environment(environment, 16);
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed)
+        return failed;
+    failed = posix_spawn_file_actions_adddup2(&actions, channel, STDIN_FILENO);
+    failed = failed ? failed : posix_spawn_file_actions_adddup2(&actions, d->memory, STDOUT_FILENO);
+    failed = failed ? failed : posix_spawn(&d->pid, "/proc/self/exe", &actions, NULL, arguments, environment);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* Ends a decoder; returns the status of wait(). */
+static int end(decoder *d)
+{
+    int status = 0;
+    if (d->pid > 0) {
+        (void)kill(d->pid, SIGKILL); /* what has ended by itself keeps its status */
+        while (waitpid(d->pid, &status, 0) < 0 && errno == EINTR)
+            continue;
+    }
+    if (d->channel >= 0)
+        (void)close(d->channel);
+    if (d->memory >= 0)
+        (void)close(d->memory);
+    d->pid = 0;
+    return status;
+}
+
+/* Waits for the reply. Returns 1, 0 if the decoder has ended, -1 if it needs too long. */
+static int receive(const decoder *d, sfp__decode_reply *r, double until)
+{
+    struct pollfd p = {.fd = d->channel, .events = POLLIN};
+    for (;;) {
+        double left = until - sfp__monotonic_seconds();
+        if (left <= 0)
+            return -1;
+        int ready = poll(&p, 1, (int)(left * 1000) + 1);
+        if (ready == 1)
+            break;
+        if (ready < 0 && errno != EINTR)
+            return 0;
+    }
+    return recv(d->channel, r, sizeof *r, 0) == (ssize_t)sizeof *r;
+}
+
+static sfp_status start(decoder *d, sfp_error *err)
+{
+    sfp__decode_reply hello = {0};
+    int ends[2];
+    *d = (decoder){.busy = true, .channel = -1, .memory = memfd_create("images", MFD_CLOEXEC)};
+    if (d->memory < 0 || ftruncate(d->memory, (off_t)SFP__DECODE_SHARED) != 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        sfp_status status = sfp__fail_errno(err, SFP_ENOMEM, "cannot start a decoder of images");
+        (void)end(d);
+        return status;
+    }
+    d->channel = ends[0];
+    errno = spawn(d, ends[1]);
+    if (errno) {
+        d->pid = 0;
+        (void)sfp__fail_errno(err, SFP_ENOMEM, "cannot start a decoder of images (/proc/self/exe)");
+    }
+    (void)close(ends[1]);
+    if (d->pid && receive(d, &hello, sfp__monotonic_seconds() + deadline[1]) == 1 && hello.status == SFP_OK)
+        return SFP_OK;
+    if (d->pid)
+        (void)sfp__fail(err, SFP_ENOMEM, "a decoder of images does not start: %.*s", (int)sizeof hello.message - 1,
+                        hello.message);
+    (void)end(d);
+    return SFP_ENOMEM;
+}
+
+static decoder *take(int group)
+{
+    decoder *found = NULL;
+    pthread_mutex_lock(&pool.lock);
+    while (!found) {
+        for (int i = 0; i < pool.count; i++) { /* rather one that runs */
+            decoder *d = &pool.list[group][i];
+            if (!d->busy && (!found || (d->pid && !found->pid)))
+                found = d;
+        }
+        if (!found)
+            pthread_cond_wait(&pool.released[group], &pool.lock);
+    }
+    found->busy = true;
+    pthread_mutex_unlock(&pool.lock);
+    return found;
+}
+
+static void release(decoder *d, int group)
+{
+    pthread_mutex_lock(&pool.lock);
+    d->busy = false;
+    pthread_cond_signal(&pool.released[group]);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* ------------------------------------------------------------------------ an image */
+
+static bool move_bytes(int fd, void *bytes, size_t size, size_t at, bool out)
+{
+    for (size_t done = 0; done < size;) {
+        uint8_t *p = (uint8_t *)bytes + done;
+        ssize_t n = out ? pwrite(fd, p, size - done, (off_t)(at + done)) : pread(fd, p, size - done, (off_t)(at + done));
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Takes the pixels of a reply, or the reason why there are none. */
+static sfp_status take_reply(const decoder *d, const char *label, const sfp__decode_request *q, sfp__decode_reply *r,
+                             sfp__image *out, sfp_error *err)
+{
+    r->message[sizeof r->message - 1] = '\0';
+    for (char *c = r->message; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    if (r->status == SFP_ENOMEM) /* its limit of memory, not that of the machine */
+        return sfp__fail(err, SFP_ELIMIT, "%s: decoding needs more memory than an image may have", label);
+    if (r->status)
+        return sfp__fail(err, r->status == SFP_ELIMIT ? SFP_ELIMIT : SFP_EFORMAT, "%s%s", label, r->message);
+    OWNED_BY(sfp__image_done) sfp__image im = {0};
+    TRY(sfp__image_alloc(label, r->width, r->height, q->options.max_pixels, &im, err));
+    size_t bytes = 3 * (size_t)im.width * (size_t)im.height;
+    if (!move_bytes(d->memory, im.rgb, bytes, SFP__DECODE_BYTES_MAX, false))
+        return sfp__fail_errno(err, SFP_EFORMAT, "%s: the pixels of its decoder cannot be read", label);
+    if (q->size + bytes > KEPT_BYTES) /* memory of large images is given back */
+        (void)fallocate(d->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)SFP__DECODE_SHARED);
+    *out = TAKE(im);
+    return SFP_OK;
+}
+
+static sfp_status decode_by(decoder *d, int group, const char *label, void *bytes, const sfp__decode_request *q, sfp__image *out,
+                            sfp_error *err)
+{
+    for (int attempt = 0;; attempt++) {
+        sfp__decode_reply r;
+        if (!d->pid && start(d, err)) /* it may have been ended, too */
+            TRY(start(d, err));
+        if (!move_bytes(d->memory, bytes, q->size, 0, true))
+            return sfp__fail_errno(err, SFP_ENOMEM, "%s: no memory for a decoder", label);
+        int got = send(d->channel, q, sizeof *q, MSG_NOSIGNAL) == (ssize_t)sizeof *q
+                      ? receive(d, &r, sfp__monotonic_seconds() + deadline[group])
+                      : 0;
+        sfp_status status = got == 1 ? take_reply(d, label, q, &r, out, err) : SFP_EFORMAT;
+        if (got == 1 && !r.worn)
+            return status;
+        int ended = end(d), number = WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+        if (got == 1)
+            return status;
+        if (got < 0 || number == SIGXCPU)
+            return sfp__fail(err, SFP_EFORMAT, "%s: decoding took too long", label);
+        if (attempt == 1)
+            return sfp__fail(err, SFP_EFORMAT, "%s: the decoder was ended at this image (signal %d%s)", label, number,
+                             number == SIGSYS ? ": a forbidden system call" : "");
+    }
+}
+
+static sfp_status decode(int group, const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
+                         sfp__image *out, sfp_error *err)
+{
+    size_t most = opt->max_bytes < SFP__DECODE_BYTES_MAX ? opt->max_bytes : SFP__DECODE_BYTES_MAX;
+    if (size > most)
+        return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, size, most);
+    sfp__decode_request q = {.size = size, .options = *opt};
+    if (q.options.max_pixels > SFP__DECODE_PIXELS_MAX)
+        q.options.max_pixels = SFP__DECODE_PIXELS_MAX;
+    decoder *d = take(group);
+    sfp_status status = decode_by(d, group, label, (void *)(uintptr_t)bytes, &q, out, err);
+    release(d, group);
+    return status;
+}
+
+/* What a run learns was sent by strangers, too. */
+static sfp_status decode_for_run(const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
+                                 sfp__image *out, sfp_error *err)
+{
+    return decode(1, label, bytes, size, opt, out, err);
+}
+
+sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (sfp__landlock_version() == 0)
+        log(NULL, SFP_LOG_INFO, "this kernel has no Landlock: decoders of images are confined by seccomp alone");
+    TRY(start(&pool.list[0][0], err)); /* so that a machine where it cannot work is noticed now */
+    pool.list[0][0].busy = false;
+    pool.count = processors < 2 ? 2 : processors > DECODERS_MAX ? DECODERS_MAX : (int)processors;
+    sfp__image_decode_by(decode_for_run);
+    return SFP_OK;
+}
+
+void sfp__decoders_stop(void)
+{
+    sfp__image_decode_by(NULL);
+    for (int i = 0; i < 2 * pool.count; i++)
+        if (pool.list[i % 2][i / 2].pid)
+            (void)end(&pool.list[i % 2][i / 2]);
+    pool.count = 0;
+}
+
+/* --------------------------------------------------------------- images of requests */
+
+enum { SMALL_PIXELS = 4 << 20, LARGE_PIXELS = 50000000, REQUEST_PIXELS = 100000000 };
+
+/* A thread has few pixels, or holds the lock, by which one at a time has many: so their memory is bounded. */
 static pthread_mutex_t large_lock;
+static _Thread_local int64_t held; /* pixels of this thread */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_lock(void)
 {
-    pthread_mutexattr_t recursive; /* a request may have several */
+    pthread_mutexattr_t recursive; /* a request may have several images */
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&large_lock, &recursive);
@@ -21,29 +274,39 @@ static void make_lock(void)
 void sfp__decoded_done(sfp__decoded *d)
 {
     sfp__free(d->pixels);
+    held -= (int64_t)d->image.width * d->image.height;
     if (d->large)
         pthread_mutex_unlock(&large_lock);
     *d = (sfp__decoded){0};
 }
 
-sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err)
+static sfp_status decode_within(const void *bytes, size_t size, int64_t most, sfp__image *out, sfp_error *err)
 {
     sfp__image_options limits = sfp__image_options_defaults();
+    limits.max_pixels = (size_t)most;
+    return pool.count ? decode(0, "image", bytes, size, &limits, out, err)
+                      : sfp__image_decode("image", bytes, size, &limits, out, err);
+}
+
+sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err)
+{
     sfp__image image = {0};
     sfp_error why = {0};
-    limits.max_pixels = SMALL_PIXELS;
     pthread_once(&once, make_lock);
-    sfp_status status = sfp__image_decode("image", bytes, size, &limits, &image, &why);
+    sfp_status status = held < SMALL_PIXELS ? decode_within(bytes, size, SMALL_PIXELS - held, &image, &why) : SFP_ELIMIT;
     bool large = status == SFP_ELIMIT;
     if (large) {
-        limits.max_pixels = LARGE_PIXELS;
+        int64_t left = REQUEST_PIXELS - held;
         pthread_mutex_lock(&large_lock);
-        status = sfp__image_decode("image", bytes, size, &limits, &image, &why);
+        status = left > 0 ? decode_within(bytes, size, left < LARGE_PIXELS ? left : LARGE_PIXELS, &image, &why) : SFP_ELIMIT;
+        if (status == SFP_ELIMIT && left < LARGE_PIXELS)
+            (void)snprintf(why.message, sizeof why.message, "the images have more than %d pixels together", REQUEST_PIXELS);
     }
     if (status && large)
         pthread_mutex_unlock(&large_lock);
     if (status)
         return sfp__fail(err, status, "%s", why.message);
+    held += (int64_t)image.width * image.height;
     *out = (sfp__decoded){.image = {.format = SFP_IMAGE_RGB, .width = image.width, .height = image.height, .data = image.rgb},
                           .pixels = image.rgb,
                           .large = large};

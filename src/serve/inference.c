@@ -27,9 +27,7 @@ sfp_status sfp__v2_live(sfp__request *r, sfp_error *err)
 sfp_status sfp__v2_ready(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    bool ready = true;
-    for (int i = 0; i < sfp__server_models(r->server); i++)
-        ready = ready && sfp__model_ready(sfp__server_model(r->server, i));
+    bool ready = sfp__serve_ready(r->server);
     r->status = ready ? 200 : 503;
     sfp__text_printf(&r->reply, "{\"ready\":%s}", ready ? "true" : "false");
     return SFP_OK;

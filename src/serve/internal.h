@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "io/image/image.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "serve/serve.h"
@@ -96,9 +97,9 @@ typedef struct sfp__request {
     size_t budget;
 } sfp__request;
 
-/* A parameter of the query, decoded (sfp__free); NULL: none. i: the i-th of this name. */
-/* Decodes a value of the query; NULL: malformed. */
+/* Decodes a value of the query (sfp__free); NULL: malformed. */
 char *sfp__decode_param(const char *s);
+/* A parameter of the query, decoded (sfp__free); NULL: none. i: the i-th of this name. */
 char *sfp__request_param(const sfp__request *r, const char *name, int i);
 /* SFP_EINVAL: it is not a whole number of this range. Without it *out stays. */
 sfp_status sfp__request_int(const sfp__request *r, const char *name, int64_t low, int64_t high, int64_t *out, sfp_error *err);
@@ -156,6 +157,7 @@ struct sfp__events *sfp__server_events(const sfp__server *s);
 
 /* {"classes":[...],"unknown":...} of an answer. */
 void sfp__json_prediction(sfp__json *j, const sfp_predictor *p, int i, const sfp_prediction *prediction, int top);
+extern const char *const sfp__standing_names[5]; /* of sfp_standing */
 /* The members of a sample. */
 void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
 /* {"id":...} of a sample; false: there is none. */
@@ -189,8 +191,47 @@ void sfp__decoded_done(sfp__decoded *d);
 /* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
 
+/* From now on images are decoded in other processes (sandbox.c), also those that a run of this process learns. */
+sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err);
+/* Ends them. No thread decodes. */
+void sfp__decoders_stop(void);
+
+/* ---------------------------------------------------------------- sandbox.c */
+
+/* What a decoder and the service share: encoded bytes, then pixels. */
+#define SFP__DECODE_BYTES_MAX ((size_t)256 << 20)
+#define SFP__DECODE_PIXELS_MAX ((size_t)50000000)
+#define SFP__DECODE_SHARED (SFP__DECODE_BYTES_MAX + 3 * SFP__DECODE_PIXELS_MAX)
+
+typedef struct sfp__decode_request {
+    size_t size; /* of the encoded bytes */
+    sfp__image_options options;
+} sfp__decode_request;
+
+typedef struct sfp__decode_reply {
+    sfp_status status;
+    int width, height;
+    int worn;                    /* not 0: it should be replaced */
+    char message[SFP_ERROR_MAX]; /* begins with ": ", before which the name of the image belongs */
+} sfp__decode_reply;
+
+/* Confines this process; it cannot be undone. */
+sfp_status sfp__sandbox_enter(sfp_error *err);
+/* The version of the kernel's Landlock; 0: it has none. */
+int sfp__landlock_version(void);
+
+/* ------------------------------------------------------------------ mqtt.c */
+
+typedef struct sfp__mqtt sfp__mqtt;
+/* Reads the options; *out stays NULL without --mqtt. sfp__mqtt_close must follow, also on failure. */
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err);
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err);
+void sfp__mqtt_close(sfp__mqtt *m);
+
 /* --------------------------------------------------------------- monitor.c */
 
+/* Does every model take samples and questions? */
+bool sfp__serve_ready(const sfp__server *s);
 /* Subscribers to events. */
 struct sfp__events *sfp__events_create(void);
 void sfp__events_free(struct sfp__events *e);

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char *const standings[] = {"waiting", "learned", "dropped", "unreadable", "forgotten"};
-
 /* ----------------------------------------------------------------------- status */
 
 sfp_status sfp__get_models(sfp__request *r, sfp_error *err)
@@ -90,7 +88,7 @@ static void put_status(sfp__json *j, sfp__model *m)
         offered += s.counts[i];
     sfp__json_uint(j, "offered", offered);
     for (int i = 0; i < 5; i++)
-        sfp__json_uint(j, standings[i], s.counts[i]);
+        sfp__json_uint(j, sfp__standing_names[i], s.counts[i]);
     sfp__json_end(j);
     sfp__json_real(j, "rate", s.rate);
     sfp__json_real(j, "lag", s.lag);
@@ -157,8 +155,7 @@ sfp_status sfp__post_resume(sfp__request *r, sfp_error *err)
 
 /* ----------------------------------------------------------------------- health */
 
-/* Does every model take samples and questions? */
-static bool is_ready(const sfp__server *s)
+bool sfp__serve_ready(const sfp__server *s)
 {
     bool ready = true;
     for (int i = 0; i < sfp__server_models(s); i++)
@@ -185,7 +182,7 @@ sfp_status sfp__get_health(sfp__request *r, sfp_error *err)
 sfp_status sfp__get_ready(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    return reply_state(r, is_ready(r->server));
+    return reply_state(r, sfp__serve_ready(r->server));
 }
 
 /* ---------------------------------------------------------------------- metrics */
@@ -300,7 +297,7 @@ sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
     sfp__text_put(t, "# HELP streamfp_samples Samples by standing.\n# TYPE streamfp_samples gauge\n");
     for (int i = 0; i < models; i++)
         for (int k = 0; k < 5; k++)
-            put_value(t, "streamfp_samples", sfp__model_name(sfp__server_model(r->server, i)), "standing", standings[k],
+            put_value(t, "streamfp_samples", sfp__model_name(sfp__server_model(r->server, i)), "standing", sfp__standing_names[k],
                       (double)all[i].counts[k]);
     return SFP_OK;
 }

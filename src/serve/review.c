@@ -1,26 +1,45 @@
 /* What a person should look at: the queue, suspect labels, and how well each class is known. Features of samples are computed once and kept,
  * up to a number of bytes for the newest samples, because forward passes are what takes time; they are computed again after a restart. All
- * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). */
+ * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). They are kept until other samples are
+ * learned; if judging takes long, also for some time after that, so that it uses a tenth of the time at most. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
+#include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 64, LIMIT_MAX = 200, LIMIT_DEFAULT = 24, CURVE_SAMPLES = 256, CURVE_POINTS = 16, TESTS_MAX = 64 };
+enum {
+    CHUNK = 64,
+    LIMIT_MAX = 200,
+    LIMIT_DEFAULT = 24,
+    CURVE_SAMPLES = 256,
+    CURVE_POINTS = 16,
+    TESTS_MAX = 64,
+    LIST_PAGE = 500,
+    QUEUE_SAMPLES = 4096
+};
 static const size_t feature_bytes_max = (size_t)256 << 20;
 static const double compute_seconds = 3; /* for features, per request */
+static const double fast_seconds = 0.25, share = 10,
+                    keep_seconds = 30; /* a judgement that takes longer is kept `share` times as long */
 
 typedef struct entry {
     uint64_t id;
     float *feature; /* (dim) NULL: not computed */
     bool bad;       /* it cannot be */
-    int class;      /* place in `names` of the label with which it was learned; -1: it has no label and waits */
-    int answer;     /* of the judgement, likewise; -1: none */
-    float margin;   /* of the probabilities of answer and label */
+    int class;      /* the class with which it was learned; -1: it has no label and waits */
 } entry;
+
+/* A learned sample, judged by the model without it. */
+typedef struct verdict {
+    uint64_t id;
+    int class, answer; /* answer -1: none */
+    float margin;      /* of the probabilities of answer and label */
+} verdict;
 
 typedef struct class_row {
     char *name;
@@ -44,6 +63,13 @@ struct sfp__review {
     class_row *classes; /* (class_count) by name */
     int class_count;
     size_t class_capacity;
+    verdict *verdicts; /* (verdict_count) highest margins first */
+    size_t verdict_count;
+    bool judged;
+    uint64_t of; /* mark of the samples that were judged */
+    double judged_at, keep;
+    sfp_head_options head; /* for curves: the head of the run */
+    char method[16];
 };
 
 sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err)
@@ -54,15 +80,24 @@ sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__revie
     v->model = m;
     v->predictor = p;
     v->dim = (size_t)sfp_predictor_feature_dim(p);
+    const sfp_result *r = sfp_run_result(sfp__model_run(m)); /* later, only the thread that learns may read it */
+    const char *method = sfp_result_string(r, "config.method"), *form = sfp_result_string(r, "config.ridge"),
+               *mean = sfp_result_string(r, "config.tap-mean");
+    v->head = (sfp_head_options)SFP_HEAD_OPTIONS_INIT;
+    v->head.threads = 1;
+    v->head.tap_dim = sfp__model_dim(m);
+    v->head.tap_mean = mean && strcmp(mean, "on") == 0;
+    v->head.plain = form && strcmp(form, "balanced") != 0;
+    (void)snprintf(v->method, sizeof v->method, "%s", method ? method : "ridge");
     *out = v;
     return SFP_OK;
 }
 
-static void clear_classes(struct sfp__review *v)
+static void free_classes(class_row *list, int n)
 {
-    for (int c = 0; c < v->class_count; c++)
-        sfp__free(v->classes[c].name);
-    v->class_count = 0;
+    for (int c = 0; c < n; c++)
+        sfp__free(list[c].name);
+    sfp__free(list);
 }
 
 void sfp__review_free(struct sfp__review *v)
@@ -71,9 +106,9 @@ void sfp__review_free(struct sfp__review *v)
         return;
     for (size_t i = 0; i < v->count; i++)
         sfp__free(v->entries[i].feature);
-    clear_classes(v);
+    free_classes(v->classes, v->class_count);
+    sfp__free(v->verdicts);
     sfp__free(v->entries);
-    sfp__free(v->classes);
     sfp_predictor_free(v->predictor);
     pthread_mutex_destroy(&v->lock);
     sfp__free(v);
@@ -105,13 +140,17 @@ typedef struct merge {
     struct sfp__review *v;
     entry *list;
     size_t count, capacity, old;
+    uint64_t next; /* the first id of the next page */
+    int page;      /* samples of this page */
 } merge;
 
 static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
 {
     merge *m = ctx;
     const struct sfp__review *v = m->v;
-    entry e = {.id = s->id, .class = -1, .answer = -1};
+    entry e = {.id = s->id, .class = -1};
+    m->next = s->id + 1;
+    m->page++;
     if (s->learned ? (e.class = find_class(v, s->learned)) < 0 : s->label || s->standing != SFP_WAITING)
         return SFP_OK;
     while (m->old < v->count && v->entries[m->old].id < s->id)
@@ -144,13 +183,16 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 {
     merge m = {.v = v};
     sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
-    all.limit = INT32_MAX;
-    sfp_run *run = sfp__model_run(v->model);
-    sfp_status status = sfp_run_samples(run, &all, add_entry, &m, err);
-    if (status) {
-        sfp__free(m.list);
-        return status;
-    }
+    all.limit = LIST_PAGE; /* the store is free for others between pages */
+    do {
+        all.from = m.next;
+        m.page = 0;
+        sfp_status status = sfp_run_samples(sfp__model_run(v->model), &all, add_entry, &m, err);
+        if (status) {
+            sfp__free(m.list);
+            return status;
+        }
+    } while (m.page == LIST_PAGE);
     drop_others(&m);
     sfp__free(v->entries);
     v->entries = m.list;
@@ -161,69 +203,70 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 
 /* ------------------------------------------------------------------- features */
 
-/* Computes the features of some samples that have none. */
-static sfp_status compute_chunk(struct sfp__review *v, int n, entry *const *list, sfp_error *err)
+/* Computes the features of some samples that have none; *n: of the first so many, whose images fit into the memory. */
+static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *list, sfp_error *err)
 {
     sfp__decoded decoded[CHUNK] = {0};
     sfp_image images[CHUNK] = {0};
     sfp_prediction answers[CHUNK];
-    sfp_status status = SFP_OK;
-    for (int i = 0; i < n; i++) {
+    int count = 0;
+    for (sfp_status full = SFP_OK; count < *n && !full; count += !full) {
         void *bytes = NULL;
         size_t size = 0;
-        bool read = sfp_run_sample_image(sfp__model_run(v->model), list[i]->id, &bytes, &size, NULL) == SFP_OK &&
-                    sfp__serve_decode(bytes, size, &decoded[i], NULL) == SFP_OK;
+        sfp_status status = sfp_run_sample_image(sfp__model_run(v->model), list[count]->id, &bytes, &size, NULL);
+        status = status ? status : sfp__serve_decode(bytes, size, &decoded[count], NULL);
         sfp_free(bytes);
-        if (read)
-            images[i] = decoded[i].image;
+        full = count > 0 && (status == SFP_ELIMIT || status == SFP_ENOMEM) ? status : SFP_OK;
+        images[count] = status ? images[count] : decoded[count].image;
     }
-    status = sfp_predictor_run(v->predictor, n, images, answers, err);
-    for (int i = 0; i < n; i++) {
+    *n = count;
+    sfp_status status = sfp_predictor_run(v->predictor, count, images, answers, err);
+    for (int i = 0; i < count && !status; i++) {
         list[i]->bad = answers[i].status != SFP_OK;
-        if (!status && !list[i]->bad)
-            status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
-        if (!status && !list[i]->bad)
+        if (list[i]->bad)
+            continue;
+        status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
+        if (!status)
             memcpy(list[i]->feature, sfp_predictor_features(v->predictor) + (size_t)i * v->dim, v->dim * sizeof(float));
     }
-    for (int i = n - 1; i >= 0; i--)
+    for (int i = count - 1; i >= 0; i--)
         sfp__decoded_done(&decoded[i]);
     return status;
 }
 
-/* Brings samples, classes and features up to date; the newest samples have features. */
+/* Brings the samples up to date; the newest ones have features. */
 static sfp_status update(struct sfp__review *v, sfp_error *err)
 {
-    entry *chunk[CHUNK];
-    int n = 0;
     double until = sfp__monotonic_seconds() + compute_seconds;
-    clear_classes(v);
-    TRY(sfp_run_classes(sfp__model_run(v->model), add_class, v, err));
     if (v->dim == 0) /* fingerprints: the predictor has no features, and nothing is judged */
         return SFP_OK;
     size_t left = feature_bytes_max / (v->dim * sizeof(float));
     TRY(list_samples(v, err));
-    for (size_t i = v->count; i-- > 0;) {
-        entry *e = &v->entries[i];
-        if (left == 0) {
-            sfp__free(TAKE(e->feature));
-            continue;
-        }
-        left--;
-        if (!e->feature && !e->bad && sfp__monotonic_seconds() < until) /* the others at a later request */
-            chunk[n++] = e;
-        if (n == CHUNK) {
-            TRY(compute_chunk(v, n, chunk, err));
-            n = 0;
-        }
+    size_t kept = v->count > left ? v->count - left : 0;
+    for (size_t i = 0; i < kept; i++)
+        sfp__free(TAKE(v->entries[i].feature));
+    for (size_t i = v->count; i > kept && sfp__monotonic_seconds() < until;) { /* the others at a later request */
+        entry *chunk[CHUNK];
+        int n = 0;
+        for (size_t k = i; k > kept && n < CHUNK; k--)
+            if (!v->entries[k - 1].feature && !v->entries[k - 1].bad)
+                chunk[n++] = &v->entries[k - 1];
+        if (n == 0)
+            break;
+        TRY(compute_chunk(v, &n, chunk, err));
+        i = (size_t)(chunk[n - 1] - v->entries);
     }
-    return n > 0 ? compute_chunk(v, n, chunk, err) : SFP_OK;
+    return SFP_OK;
 }
 
-/* Finds entries with features: learned ones or those that wait. Returns their number. */
-static size_t find_entries(const struct sfp__review *v, bool learned, entry **out)
+/* Finds entries with features: learned ones or those that wait, the newest `most` of them. Returns their number. */
+static size_t find_entries(const struct sfp__review *v, bool learned, size_t most, entry **out)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < v->count; i++)
+    size_t n = 0, first = v->count;
+    for (; first > 0 && n < most; first--)
+        n += v->entries[first - 1].feature && (v->entries[first - 1].class >= 0) == learned;
+    n = 0;
+    for (size_t i = first; i < v->count; i++)
         if (v->entries[i].feature && (v->entries[i].class >= 0) == learned)
             out[n++] = &v->entries[i];
     return n;
@@ -235,12 +278,8 @@ static size_t find_entries(const struct sfp__review *v, bool learned, entry **ou
  * samples of each class, on later samples. So few samples are learned fast. */
 static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
 {
-    const sfp_result *r = sfp_run_result(sfp__model_run(v->model));
-    const char *method = sfp_result_string(r, "config.method"), *form = sfp_result_string(r, "config.ridge"),
-               *mean = sfp_result_string(r, "config.tap-mean");
     for (int64_t k = 1; k <= CURVE_SAMPLES; k *= 2) {
         sfp_head *head = NULL;
-        sfp_head_options o = SFP_HEAD_OPTIONS_INIT;
         OWNED int64_t *seen = NULL, *tested = NULL, *right = NULL;
         OWNED bool *used = NULL;
         int64_t total = 0;
@@ -256,11 +295,7 @@ static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list
         TRY(sfp__alloc(&tested, classes, sizeof *tested, err));
         TRY(sfp__alloc(&right, classes, sizeof *right, err));
         TRY(sfp__alloc(&used, n, sizeof *used, err));
-        o.threads = 1;
-        o.tap_dim = sfp__model_dim(v->model);
-        o.tap_mean = mean && strcmp(mean, "on") == 0;
-        o.plain = form && strcmp(form, "balanced") != 0;
-        TRY(sfp_head_create(method ? method : "ridge", (int)v->dim, &o, &head, err));
+        TRY(sfp_head_create(v->method, (int)v->dim, &v->head, &head, err));
         sfp_status status = SFP_OK;
         for (size_t i = 0; i < n && !status; i++) {
             const int32_t label = list[i]->class;
@@ -289,12 +324,19 @@ static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list
     return SFP_OK;
 }
 
-static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
+/* Judges n samples. */
+static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, verdict *out, sfp_error *err)
 {
     OWNED float *features = NULL;
     int32_t labels[CHUNK];
     sfp_prediction answers[CHUNK];
     TRY(sfp__alloc(&features, CHUNK * v->dim, sizeof *features, err));
+    TRY(sfp_predictor_refresh(v->predictor, err));
+    for (int c = 0; c < sfp_predictor_classes(v->predictor); c++) {
+        int row = find_class(v, sfp_predictor_class_name(v->predictor, c));
+        if (row >= 0)
+            v->classes[row].label = c;
+    }
     for (size_t from = 0; from < n; from += CHUNK) {
         int m = n - from < CHUNK ? (int)(n - from) : CHUNK;
         for (int i = 0; i < m; i++) {
@@ -303,32 +345,94 @@ static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, sfp
         }
         TRY(sfp_predictor_judge(v->predictor, m, features, labels, answers, err));
         for (int i = 0; i < m; i++) {
-            entry *e = list[from + (size_t)i];
+            const entry *e = list[from + (size_t)i];
             class_row *c = &v->classes[e->class];
-            e->answer = find_class(v, sfp_predictor_class_name(v->predictor, answers[i].label));
-            e->margin = e->answer >= 0 && e->answer != e->class ? answers[i].probability - answers[i].own : 0;
-            c->judged += e->answer >= 0;
-            c->right += e->answer == e->class;
+            int answer = find_class(v, sfp_predictor_class_name(v->predictor, answers[i].label));
+            float margin = answer >= 0 && answer != e->class ? answers[i].probability - answers[i].own : 0;
+            out[from + (size_t)i] = (verdict){e->id, e->class, answer, margin};
+            c->judged += answer >= 0;
+            c->right += answer == e->class;
         }
     }
     return SFP_OK;
 }
 
-/* Judges all learned samples; *list (sfp__free) has them. */
-static sfp_status judge_all(struct sfp__review *v, size_t *n, entry ***list, sfp_error *err)
+static int by_margin(const void *a, const void *b)
+{
+    const verdict *x = a, *y = b;
+    return x->margin != y->margin ? (x->margin < y->margin) - (x->margin > y->margin) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Of the learned samples: it is another one once they are judged differently. */
+static uint64_t mark_of(const struct sfp__review *v)
+{
+    uint64_t mark = SFP__HASH_START;
+    for (size_t i = 0; i < v->count; i++) {
+        const entry *e = &v->entries[i];
+        const uint64_t row[] = {e->id, (uint64_t)e->class, e->feature != NULL};
+        mark = e->class >= 0 ? sfp__hash(mark, row, sizeof row) : mark;
+    }
+    return mark;
+}
+
+/* Lists the classes; *same: they are those before, and have what was found out about them. */
+static sfp_status list_classes(struct sfp__review *v, bool *same, sfp_error *err)
+{
+    class_row *old = v->classes;
+    int n = v->class_count;
+    v->classes = NULL;
+    v->class_count = 0;
+    v->class_capacity = 0;
+    sfp_status status = sfp_run_classes(sfp__model_run(v->model), add_class, v, err);
+    *same = !status && n == v->class_count;
+    for (int c = 0; c < n && *same; c++)
+        *same = strcmp(old[c].name, v->classes[c].name) == 0;
+    for (int c = 0; c < n && *same; c++) {
+        int64_t samples = v->classes[c].samples;
+        char *name = v->classes[c].name;
+        v->classes[c] = old[c];
+        v->classes[c].samples = samples;
+        old[c].name = name;
+    }
+    v->judged = v->judged && *same;
+    free_classes(old, n);
+    return status;
+}
+
+/* Judges all learned samples, unless that was done already. */
+static sfp_status judge_all(struct sfp__review *v, sfp_error *err)
 {
     OWNED entry **found = NULL;
+    OWNED verdict *verdicts = NULL;
+    bool same;
+    TRY(list_classes(v, &same, err));
+    if (v->judged && sfp__monotonic_seconds() - v->judged_at < v->keep)
+        return SFP_OK;
     TRY(update(v, err));
-    TRY(sfp_predictor_refresh(v->predictor, err));
-    for (int c = 0; c < sfp_predictor_classes(v->predictor); c++) {
-        int row = find_class(v, sfp_predictor_class_name(v->predictor, c));
-        if (row >= 0)
-            v->classes[row].label = c;
-    }
+    uint64_t mark = mark_of(v);
+    if (v->judged && mark == v->of)
+        return SFP_OK;
+    v->judged = false;
+    double begin = sfp__monotonic_seconds();
     TRY(sfp__alloc(&found, v->count + 1, sizeof *found, err));
-    *n = find_entries(v, true, found);
-    TRY(judge(v, *n, found, err));
-    *list = TAKE(found);
+    size_t n = find_entries(v, true, v->count, found);
+    for (int c = 0; c < v->class_count; c++) {
+        class_row *row = &v->classes[c];
+        row->judged = row->right = row->curve_count = 0;
+        row->label = -1;
+    }
+    TRY(sfp__alloc(&verdicts, n + 1, sizeof *verdicts, err));
+    TRY(judge(v, n, found, verdicts, err));
+    TRY(draw_curve(v, n, found, err));
+    qsort(verdicts, n, sizeof *verdicts, by_margin);
+    sfp__free(v->verdicts);
+    v->verdicts = TAKE(verdicts);
+    v->verdict_count = n;
+    v->of = mark;
+    v->judged_at = sfp__monotonic_seconds();
+    double took = v->judged_at - begin;
+    v->keep = took < fast_seconds ? 0 : fmin(share * took, keep_seconds);
+    v->judged = true;
     return SFP_OK;
 }
 
@@ -338,17 +442,21 @@ static sfp_status judge_all(struct sfp__review *v, size_t *n, entry ***list, sfp
 typedef struct writer {
     sfp__json *json;
     const struct sfp__review *v;
-    const entry *e;
+    uint64_t id;
     const sfp_queued *queued; /* NULL: a judged sample */
+    const verdict *verdict;
+    bool written;
 } writer;
 
 static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err)
 {
     static const char *const reasons[] = {"uncertain", "unlike", "diverse"};
-    const writer *w = ctx;
+    writer *w = ctx;
     (void)err;
-    if (s->id != w->e->id)
+    /* it may have changed since it was judged */
+    if (s->id != w->id || (w->verdict && (!s->label || strcmp(s->label, w->v->classes[w->verdict->class].name) != 0)))
         return SFP_OK;
+    w->written = true;
     sfp__json_object(w->json, NULL);
     sfp__json_members(w->json, s);
     if (w->queued) {
@@ -357,19 +465,19 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
         sfp__json_string(w->json, "answer", sfp_predictor_class_name(w->v->predictor, w->queued->label));
         sfp__json_float(w->json, "answer_probability", w->queued->probability);
     } else {
-        sfp__json_string(w->json, "suggested", w->e->answer < 0 ? NULL : w->v->classes[w->e->answer].name);
-        sfp__json_float(w->json, "margin", w->e->margin);
+        sfp__json_string(w->json, "suggested", w->verdict->answer < 0 ? NULL : w->v->classes[w->verdict->answer].name);
+        sfp__json_float(w->json, "margin", w->verdict->margin);
     }
     sfp__json_end(w->json);
     return SFP_OK;
 }
 
-static sfp_status put_entry(const writer *w, sfp_error *err)
+static sfp_status write_sample(writer *w, sfp_error *err)
 {
     sfp_sample_filter f = SFP_SAMPLE_FILTER_INIT;
-    f.from = w->e->id;
+    f.from = w->id;
     f.limit = 1;
-    return sfp_run_samples(sfp__model_run(w->v->model), &f, put_sample, (void *)(uintptr_t)w, err);
+    return sfp_run_samples(sfp__model_run(w->v->model), &f, put_sample, w, err);
 }
 
 static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_error *err)
@@ -378,40 +486,34 @@ static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_
     OWNED float *features = NULL;
     OWNED sfp_queued *queue = NULL;
     int found = 0;
+    bool same;
+    TRY(list_classes(v, &same, err));
     TRY(update(v, err));
     TRY(sfp__alloc(&list, v->count + 1, sizeof *list, err));
-    size_t n = find_entries(v, false, list);
+    size_t n = find_entries(v, false, QUEUE_SAMPLES, list);
     TRY(sfp__alloc(&features, (n + 1) * v->dim, sizeof *features, err));
     TRY(sfp__alloc(&queue, (size_t)limit, sizeof *queue, err));
     for (size_t i = 0; i < n; i++)
         memcpy(features + i * v->dim, list[i]->feature, v->dim * sizeof *features);
     TRY(sfp_predictor_queue(v->predictor, (int)n, features, limit, queue, &found, err));
     for (int k = 0; k < found; k++)
-        TRY(put_entry(&(const writer){j, v, list[queue[k].index], &queue[k]}, err));
+        TRY(write_sample(&(writer){.json = j, .v = v, .id = list[queue[k].index]->id, .queued = &queue[k]}, err));
     return SFP_OK;
-}
-
-static int by_margin(const void *a, const void *b)
-{
-    const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
-    return x->margin != y->margin ? (x->margin < y->margin) - (x->margin > y->margin) : (x->id > y->id) - (x->id < y->id);
 }
 
 /* Suspects: label and answer NULL. Else the samples with this label and this answer without them. */
 static sfp_status get_judged(struct sfp__review *v, const char *label, const char *answer, int limit, sfp__json *j,
                              sfp_error *err)
 {
-    OWNED entry **list = NULL;
-    size_t n;
-    TRY(judge_all(v, &n, &list, err));
-    qsort(list, n, sizeof *list, by_margin);
-    for (size_t i = 0; i < n && limit > 0; i++) {
-        const entry *e = list[i];
-        if (label || answer ? (label && find_class(v, label) != e->class) || (answer && find_class(v, answer) != e->answer)
-                            : !(e->margin > 0))
+    TRY(judge_all(v, err));
+    int class = find_class(v, label), other = find_class(v, answer);
+    for (size_t i = 0; i < v->verdict_count && limit > 0; i++) {
+        const verdict *e = &v->verdicts[i];
+        if (label || answer ? (label && class != e->class) || (answer && other != e->answer) : !(e->margin > 0))
             continue;
-        TRY(put_entry(&(const writer){j, v, e, NULL}, err));
-        limit--;
+        writer w = {.json = j, .v = v, .id = e->id, .verdict = e};
+        TRY(write_sample(&w, err));
+        limit -= w.written;
     }
     return SFP_OK;
 }
@@ -480,16 +582,13 @@ static void put_class(sfp__json *j, const class_row *c)
 
 static sfp_status get_classes(struct sfp__review *v, sfp__json *j, sfp_error *err)
 {
-    OWNED entry **list = NULL;
     OWNED int64_t *counts = NULL;
-    size_t n, classes;
-    TRY(judge_all(v, &n, &list, err));
-    TRY(draw_curve(v, n, list, err));
-    classes = (size_t)v->class_count;
+    TRY(judge_all(v, err));
+    size_t classes = (size_t)v->class_count;
     TRY(sfp__alloc(&counts, classes * classes + 1, sizeof *counts, err));
-    for (size_t i = 0; i < n; i++)
-        if (list[i]->answer >= 0)
-            counts[(size_t)list[i]->class * classes + (size_t)list[i]->answer]++;
+    for (size_t i = 0; i < v->verdict_count; i++)
+        if (v->verdicts[i].answer >= 0)
+            counts[(size_t)v->verdicts[i].class * classes + (size_t)v->verdicts[i].answer]++;
     sfp__json_array(j, "classes");
     for (size_t c = 0; c < classes; c++)
         put_class(j, &v->classes[c]);

@@ -9,7 +9,7 @@
 
 enum { LIST_MAX = 1000, LIST_DEFAULT = 50, SIZE_MAX_PX = 1024 };
 
-static const char *const standings[] = {"waiting", "learned", "dropped", "unreadable", "forgotten"};
+const char *const sfp__standing_names[5] = {"waiting", "learned", "dropped", "unreadable", "forgotten"};
 
 /* -------------------------------------------------------------- samples as JSON */
 
@@ -23,11 +23,11 @@ static void put_time(sfp__json *j, const char *key, int64_t ms)
     sfp__json_string(j, key, n ? text : NULL);
 }
 
-static void put_members(sfp__json *j, const sfp_sample_info *s)
+void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
 {
     sfp__json_uint(j, "id", s->id);
     sfp__json_string(j, "name", s->name);
-    sfp__json_string(j, "standing", standings[s->standing]);
+    sfp__json_string(j, "standing", sfp__standing_names[s->standing]);
     sfp__json_string(j, "label", s->label);
     sfp__json_string(j, "learned", s->learned);
     sfp__json_string(j, "predicted", s->predicted);
@@ -37,11 +37,6 @@ static void put_members(sfp__json *j, const sfp_sample_info *s)
         sfp__json_string(j, "reason", s->reason);
     put_time(j, "time", s->arrived);
     sfp__json_bool(j, "has_image", s->has_image);
-}
-
-void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
-{
-    put_members(j, s);
 }
 
 typedef struct listing {
@@ -65,7 +60,7 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
     l->standing = s->standing;
     l->some = true;
     sfp__json_object(l->json, l->key);
-    put_members(l->json, s);
+    sfp__json_members(l->json, s);
     sfp__json_end(l->json);
     return SFP_OK;
 }
@@ -133,7 +128,7 @@ sfp_status sfp__post_sample(sfp__request *r, sfp_error *err)
     bool found = l.some;
     sfp__json_object(&j, NULL);
     sfp__json_uint(&j, "id", id);
-    sfp__json_string(&j, "standing", !repeated ? "waiting" : found ? standings[l.standing] : "forgotten");
+    sfp__json_string(&j, "standing", !repeated ? "waiting" : found ? sfp__standing_names[l.standing] : "forgotten");
     sfp__json_raw(&j, "prediction", answer.s ? answer.s : "null");
     sfp__json_end_all(&j);
     return SFP_OK;
@@ -148,7 +143,7 @@ sfp_status sfp__get_samples(sfp__request *r, sfp_error *err)
     TRY(sfp__request_int(r, "limit", 1, LIST_MAX, &limit, err));
     TRY(sfp__request_int(r, "after", -1, INT64_MAX - 1, &after, err));
     for (int i = 0; standing && i < 4; i++)
-        if (strcmp(standing, standings[i]) == 0) {
+        if (strcmp(standing, sfp__standing_names[i]) == 0) {
             f.by_standing = 1;
             f.standing = (sfp_standing)i;
         }
@@ -251,8 +246,10 @@ sfp_status sfp__put_label(sfp__request *r, sfp_error *err)
 sfp_status sfp__delete_sample(sfp__request *r, sfp_error *err)
 {
     uint64_t id = 0;
+    int64_t again = 0;
     TRY(get_id(r, &id, err));
-    TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, err));
+    TRY(sfp__request_int(r, "again", 0, 1, &again, err));
+    TRY(sfp_run_forget_sample(sfp__model_run(r->model), id, (int)again, err));
     r->status = 204;
     sfp__events_sample(sfp__server_events(r->server), r->model, id);
     return SFP_OK;

@@ -8,7 +8,9 @@
  *   samples.c   samples, labels, classes
  *   inference.c /v2: the Open Inference Protocol
  *   monitor.c   status, metrics, health, events
- *   decode.c    whether the bytes of a stranger are an image: the only place that looks into them
+ *   mqtt.c      the door of MQTT
+ *   decode.c    the decoders, which are processes: hands them the bytes of strangers, takes pixels, starts and ends them
+ *   sandbox.c   such a process: the only place that looks into these bytes
  *
  * A door is a way by which images arrive: HTTP, or another file that calls sfp__door_submit. */
 #ifndef SFP_SERVE_SERVE_H
@@ -29,14 +31,23 @@ typedef struct sfp__serve_options {
     const char *names[SFP__SERVE_MODELS_MAX], *dirs[SFP__SERVE_MODELS_MAX];
     int64_t max_body; /* bytes of a request */
     int max_connections, workers;
-    double cpu_share;       /* of the time, for learning: 0 to 1 */
+    double cpu_share;                                                   /* of the time, for learning: 0 to 1 */
+    bool sandbox;                                                       /* decode images in other processes */
+    const char *mqtt;                                                   /* HOST[:PORT] of a broker; NULL: none */
+    const char *mqtt_topics, *mqtt_login, *mqtt_discovery, *mqtt_agree; /* mqtt_topics: one per line */
+    double mqtt_threshold;
     sfp_settings *settings; /* those of a run with submitted samples; "out" is set for each model */
     sfp_log_fn log;
     const atomic_int *stop; /* not 0: end */
     atomic_int *hangup;     /* not 0: read the token again */
 } sfp__serve_options;
 
-/* Serves until *stop. `ready` is called with the address once requests are accepted. */
+/* Serves until *stop. `ready` is called with the address once samples and questions are taken. */
 sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *address), sfp_error *err);
+
+/* The program with this as its only argument is a decoder of images, which the service has started. It ends by _exit: other functions of
+ * exit would need more system calls. */
+#define SFP__DECODER "=decoder"
+void sfp__decoder_main(void);
 
 #endif

@@ -47,6 +47,7 @@ struct sfp__server {
     int model_count;
     sfp__model *models[SFP__SERVE_MODELS_MAX];
     struct sfp__events *events;
+    sfp__mqtt *mqtt; /* NULL: none */
     double began;
     char token[TOKEN_MAX];
     size_t token_length;  /* 0: none */
@@ -388,7 +389,7 @@ static bool is_allowed(sfp__server *s, sfp__request *r)
         sfp__reply_error(r, 403, "forbidden", "requests of other web sites are refused");
         return false;
     }
-    if (s->token_length == 0) {
+    if (!s->opt->token_file) {
         if (s->is_socket || (host && is_local_host(host)))
             return true;
         sfp__reply_error(r, 403, "forbidden", "the Host of the request is not a name of this machine for itself");
@@ -571,10 +572,11 @@ static sfp_status fail_listen(const char *where, sfp_error *err)
     return sfp__fail_errno(err, SFP_EIO, "%s: cannot listen", where);
 }
 
-/* Removes a Unix socket on which nobody listens. */
+/* Removes a Unix socket on which nobody listens, but no other file. */
 static void remove_stale(const struct sockaddr_un *a)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct stat st;
+    int fd = lstat(a->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
     if (fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof *a) != 0 && errno == ECONNREFUSED)
         (void)unlink(a->sun_path);
     if (fd >= 0)
@@ -591,7 +593,8 @@ static sfp_status listen_unix(sfp__server *s, const char *path, sfp_error *err)
     mode_t before = umask(0117); /* owner and group */
     int failed = s->listener < 0 || bind(s->listener, (struct sockaddr *)&a, sizeof a) != 0;
     (void)umask(before);
-    s->is_socket = s->local = true;
+    s->local = true;
+    s->is_socket = !failed; /* it is removed at the end */
     return failed || listen(s->listener, SOMAXCONN) != 0 ? fail_listen(path, err) : SFP_OK;
 }
 
@@ -794,11 +797,19 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
             err, "listen", SFP_EINVAL,
             "listen is '%s', which other machines can reach: expected --token-file, or an address of this machine only",
             s->opt->listen);
+    if (s->opt->sandbox)
+        TRY(sfp__decoders_start(s->opt->log, err));
+    TRY(sfp__mqtt_open(s, s->opt, &s->mqtt, err));
     TRY(open_models(s, engine, err));
     get_address(s, address, sizeof address);
     TRY(start_web(s, err));
-    ready(address);
-    notify("READY=1");
+    while (!sfp__serve_ready(s) && !any_failed(s) && !atomic_load(s->opt->stop))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    if (sfp__serve_ready(s)) {
+        TRY(sfp__mqtt_start(s->mqtt, err));
+        ready(address);
+        notify("READY=1");
+    }
     run_until_stopped(s);
     notify("STOPPING=1");
     return SFP_OK;
@@ -816,6 +827,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
     pthread_cond_init(&s->work, NULL);
     s->events = sfp__events_create();
     sfp_status status = s->events ? serve(s, &engine, ready, err) : sfp__fail_nomem(err);
+    sfp__mqtt_close(s->mqtt);
     if (s->events)
         stop_web(s);
     for (int i = 0; i < s->model_count; i++)
@@ -827,6 +839,7 @@ sfp_status sfp__serve(const sfp__serve_options *opt, void (*ready)(const char *a
             status = sfp__fail(err, ended, "%s", why.message);
     }
     sfp_engine_close(engine);
+    sfp__decoders_stop();
     sfp__events_free(s->events);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->lock);

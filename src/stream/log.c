@@ -146,6 +146,9 @@ static sfp_status parse(sfp__log *l, char *text, const char *example, sfp_error 
         return sfp__fail_key(err, "data", SFP_EINVAL, "data is '%s:%s', expected %s:STREAM@ADDRESS/GROUP, such as %s", kind,
                              sfp__printable(text, shown, sizeof shown), kind, example);
     *at = *slash = '\0';
+    if (strlen(text) > SFP__LOG_STREAM_MAX || strlen(slash + 1) > SFP__LOG_STREAM_MAX)
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data: the names of a stream and of a group have at most %d bytes",
+                             SFP__LOG_STREAM_MAX);
     TRY(sfp__check_memory((l->stream = sfp__strdup(text)), err));
     TRY(sfp__check_memory((l->address = sfp__strdup(at + 1)), err));
     return sfp__check_memory((l->group = sfp__strdup(slash + 1)), err);

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "stream/source.h"
 
-enum { SFP__LOG_NAME_MAX = 64, SFP__LOG_VALUE_MAX = 512 };
+enum { SFP__LOG_NAME_MAX = 64, SFP__LOG_STREAM_MAX = 249, SFP__LOG_VALUE_MAX = 512 };
 
 /* A message. Its bytes are those of the message; nothing is checked but sizes. */
 typedef struct sfp__message {
@@ -60,9 +60,11 @@ typedef struct sfp__log_ops {
                        sfp__messages *out, sfp_error *err);
     /* The committed value of a unit; "": none. */
     sfp_status (*committed)(sfp__log *l, const char *unit, char value[SFP__LOG_VALUE_MAX], sfp_error *err);
-    /* Acknowledges the messages and sets the value. *fenced: nothing was committed, because another worker has one of them, or the unit. */
-    sfp_status (*commit)(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err);
-    /* Messages of the unit that were delivered but not committed are delivered again; offset: the first of them (Kafka). */
+    /* Acknowledges the messages and sets the value. *fenced: nothing was committed, because another worker has one of them, or the unit, or
+     * because its value is not `before` (Redis; Kafka has the order of a connection). */
+    sfp_status (*commit)(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
+                         bool *fenced, sfp_error *err);
+    /* Messages of the unit that were delivered but not committed are delivered again; offset: the first of them (Kafka). unit "": none. */
     sfp_status (*seek)(sfp__log *l, const char *unit, int64_t offset, sfp_error *err);
     /* Appends to the stream STREAM:NAME. data: appended as the field `image` or `features` of m; m NULL: none. */
     sfp_status (*append)(sfp__log *l, const char *name, const sfp__log_field *fields, const sfp__message *m, sfp_error *err);
@@ -78,7 +80,7 @@ struct sfp__log {
     const sfp__log_ops *ops;
     char *stream, *address, *group; /* of KIND:STREAM@ADDRESS/GROUP */
     char worker[SFP__LOG_NAME_MAX]; /* "": it only reads committed values */
-    double claim_seconds;           /* a message that was not committed for so long is delivered to another worker */
+    double claim_seconds;           /* a message that was not committed for this time is delivered to another worker */
     const atomic_bool *stop;        /* a read ends early; NULL: never */
     /* Called inside read when a unit goes to another worker; lost: it has gone already. NULL: not called. */
     void (*revoke)(void *ctx, const char *unit, bool lost);

@@ -81,7 +81,8 @@ static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.
     X(DROP_WAITING, "UPDATE sample SET standing = CASE WHEN learned IS NULL THEN 2 ELSE 1 END, reason = ?1,"                    \
                     " label = coalesce(learned, label) WHERE standing = 0")                                                     \
     X(PREDICTED, "UPDATE sample SET predicted = ?2, timestamp = ?3, class = ?4, probability = ?5, unknown = ?6 WHERE id = ?1")  \
-    X(MARK, "INSERT OR IGNORE INTO forgotten VALUES(?1)")                                                                       \
+    X(MARK, "INSERT OR IGNORE INTO forgotten SELECT ?1 WHERE NOT EXISTS"                                                        \
+            " (SELECT 1 FROM request WHERE number = ?2 AND file = '')")                                                         \
     X(IS_MARKED, "SELECT 1 FROM forgotten WHERE mark = ?1")                                                                     \
     X(ERASE, "UPDATE sample SET name = NULL, size = NULL, modified = NULL, changed = NULL, digest = NULL, label = NULL,"        \
              " learned = NULL, standing = 4, reason = NULL, timestamp = NULL, class = NULL, probability = NULL,"                \
@@ -133,8 +134,9 @@ static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.
     X(ADD_CLASS, "INSERT OR IGNORE INTO added_class VALUES(?1)")                                                                \
     X(REMOVE_CLASS, "DELETE FROM added_class WHERE name = ?1")                                                                  \
     X(RENAME_ADDED, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1")                                              \
-    X(CLASSES, "SELECT name, sum(n) FROM (SELECT label AS name, count(*) AS n FROM sample WHERE standing = 1 GROUP BY label"    \
-               " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                       \
+    X(CLASSES,                                                                                                                  \
+      "SELECT name, sum(n) FROM (SELECT learned AS name, count(*) AS n FROM sample WHERE learned IS NOT NULL GROUP BY 1"        \
+      " UNION ALL SELECT name, 0 FROM added_class) GROUP BY name ORDER BY name")                                                \
     X(LIST,                                                                                                                     \
       "SELECT " ROW ", reason, arrived, class, probability, unknown FROM sample WHERE id >= ?1 AND (?2 < 0 OR standing = ?2)"   \
       " AND (?3 IS NULL OR label = ?3) AND (?4 IS NULL OR class = ?4) AND (?5 = 0 OR label IS NULL) AND name IS NOT NULL"       \
@@ -221,7 +223,7 @@ static sfp_status fail_db(const sfp__store *s, sfp_error *err)
 }
 
 /* Binds the arguments of a statement, one per letter: i int64_t, d double (NAN: NULL), t text (NULL allowed), b sfp__digest *,
- * B an int64_t and so many bytes. */
+ * B an int64_t n and then n bytes. */
 static sfp_status bind(sfp__store *s, int which, const char *types, va_list args, sqlite3_stmt **out, sfp_error *err)
 {
     if (!s->statement[which] &&
@@ -882,14 +884,14 @@ static sfp_status remove_image(sfp__store *s, uint64_t id, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
+static sfp_status erase(sfp__store *s, uint64_t id, int64_t request, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     if (was.standing == SFP__FORGOTTEN) /* another request has asked for it, too */
         return SFP_OK;
     sfp__digest mark = sfp__digest_bytes(s->salt, &was.digest, sizeof was.digest);
-    TRY(change(s, err, MARK, "b", &mark));
+    TRY(change(s, err, MARK, "bi", &mark, request));
     TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
     TRY(change(s, err, ERASE_DECISION, "i", (int64_t)id));
     TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
@@ -925,7 +927,7 @@ sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, const int
     }
     TRY(change(s, err, SET, "ti", "erasing", (int64_t)1)); /* a process that is killed leaves it to the next one */
     for (int i = 0; i < n; i++) {
-        TRY(erase(s, ids[i], err));
+        TRY(erase(s, ids[i], requests ? requests[i] : 0, err));
         TRY(change(s, err, REQUEST_DONE, "i", requests ? requests[i] : 0));
     }
     TRY(scrub(s, err));
@@ -1286,6 +1288,17 @@ sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t 
         s->counts.predicted++;
     }
     return in->key ? change(s, err, ADD_KEY, "ti", in->key, (int64_t)*id) : SFP_OK;
+}
+
+sfp_status sfp__store_keep_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, sfp_error *err)
+{
+    LOCK(s);
+    int64_t kept;
+    TRY(image_size(s, id, &kept, err));
+    if (kept >= 0 || (int64_t)size > s->images.max_bytes)
+        return SFP_OK;
+    sfp_status status = s->images.bytes + (int64_t)size > s->images.max_bytes ? make_space(s, (int64_t)size, err) : SFP_OK;
+    return status == SFP_ELIMIT ? SFP_OK : status ? status : put_image(s, id, bytes, size, -1, err);
 }
 
 sfp_status sfp__store_image(sfp__store *s, uint64_t id, uint8_t **bytes, size_t *size, sfp_error *err)

@@ -166,7 +166,7 @@ uint64_t sfp__store_logged(const sfp__store *s);
 
 /* Ends the transaction, if one is open: its changes survive a kill of the process. */
 sfp_status sfp__store_commit(sfp__store *s, sfp_error *err);
-/* The same if the last one ended more than a second ago. */
+/* Ends the transaction if the last one ended more than a second ago. */
 sfp_status sfp__store_commit_if_due(sfp__store *s, sfp_error *err);
 /* Brings all changes to the disk. Returns the generation of the checkpoint that must be written next. */
 sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err);
@@ -180,7 +180,7 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err);
 typedef struct sfp__request {
     int64_t number;
     char *name;  /* of a sample; NULL: the class `file` gets the name `label`; "": the sample was erased */
-    char *file;  /* path of its image; NULL: that in the source */
+    char *file;  /* path of its image; NULL: that in the source; "": it was deleted there, and may come back */
     char *label; /* NULL: forget the sample */
 } sfp__request;
 
@@ -215,6 +215,8 @@ typedef struct sfp__submission {
 
 /* Adds a sample and its image. *repeated: the key is known, and *id is that sample. SFP_ELIMIT: there is no space for the image. */
 sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t *id, bool *repeated, sfp_error *err);
+/* Keeps the image of a sample that was not submitted, unless it is kept or there is no space. */
+sfp_status sfp__store_keep_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, sfp_error *err);
 /* Records a label that arrives for a submitted sample, whose image must be kept, because the label is learned from it. */
 sfp_status sfp__store_relabel(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
 /* Returns when all changes that this thread has made are on the disk. Threads that wait at the same time share one transaction. */
@@ -239,7 +241,7 @@ typedef struct sfp__listed {
     bool has_image;
 } sfp__listed;
 
-/* Calls fn for samples in order of their ids; it must not use the store. Forgotten samples are left out. */
+/* Calls fn for samples in order of their ids, except forgotten ones. fn must not use the store. */
 sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
                            sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err);
 /* Classes with the number of their learned samples, in order of their names. */

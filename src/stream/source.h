@@ -93,9 +93,10 @@ typedef struct sfp__source_ops {
 
 /* Members of live sources only. */
 typedef struct sfp__source_live {
-    const atomic_bool *stop;  /* set by the caller before the first call of next; NULL: the source is never stopped */
-    bool lost;                /* next failed for one image only */
-    atomic_int warning_count; /* number of warnings so far */
+    const atomic_bool *stop;    /* set by the caller before the first call of next; NULL: the source is never stopped */
+    bool lost;                  /* next failed for one image only */
+    struct sfp__offers *offers; /* it takes submitted samples (submitted.h); NULL: it does not */
+    atomic_int warning_count;   /* number of warnings so far */
     char warnings[SFP__LIVE_WARNINGS_MAX][512]; /* each is written before it is counted */
 } sfp__source_live;
 
@@ -115,7 +116,7 @@ struct sfp_source {
     const char *warning; /* warnings, such as skipped files; NULL: none; owned */
     uint64_t skipped;    /* number of entries that were skipped when the source was opened; `warning` describes them */
     bool seeded;         /* options.seed changes its images or their order */
-    int row_dim;         /* its images are rows of so many floats; 0: images */
+    int row_dim;         /* number of floats per row, if the source delivers rows instead of images; 0: images */
     bool test_part;      /* opened with options.test, and the dataset has a test part, which shares no image with the other */
 
     /* images in a row whose reading failed because of the disk; changed by sfp__source_settle only */
@@ -162,7 +163,7 @@ void sfp__skipped_add(sfp__skipped *s, const char *why);
 void sfp__skipped_join(sfp__skipped *s, const sfp__skipped *later);
 /* Writes "2 images could not be read and were skipped (first: WHY)" to buf. what: "image". */
 void sfp__skipped_text(const sfp__skipped *s, const char *what, char *buf, size_t size);
-/* Fails if more images of `name` are skipped than are allowed of so many. */
+/* Fails if more images of `name` were skipped than are allowed of its number of images. */
 sfp_status sfp__skipped_check(const sfp__skipped *s, const char *name, uint64_t allowed, uint64_t total, sfp_error *err);
 /* Fails because all images of `name` are skipped. */
 sfp_status sfp__skipped_all(const sfp__skipped *s, const char *name, sfp_error *err);

@@ -61,9 +61,14 @@ TEST(an_image_at_the_input_size_keeps_its_pixels)
     uint8_t rgb[SIDE][SIDE][3];
     for (size_t i = 0; i < sizeof rgb; i++)
         ((uint8_t *)rgb)[i] = (uint8_t)(i * 37 % 251);
+    uint8_t wide[SIDE][SIDE * 3 + 32];
+    for (int y = 0; y < SIDE; y++)
+        memcpy(wide[y], rgb[y], sizeof rgb[y]);
     const sfp_image im = {.width = SIDE, .height = SIDE, .data = rgb};
+    const sfp_image strided = {.width = SIDE, .height = SIDE, .data = wide, .stride = sizeof wide[0]};
     const sfp_image boxed = {.width = SIDE, .height = SIDE, .data = rgb, .box = {0, 0, SIDE, SIDE}}; /* by way of the resize */
     assert_memory_equal(fit(&im, "squash"), rgb, sizeof rgb);
+    assert_memory_equal(fit(&strided, "squash"), rgb, sizeof rgb);
     assert_memory_equal(fit(&boxed, "squash"), rgb, sizeof rgb);
     assert_memory_not_equal(fit(&im, "crop"), rgb, sizeof rgb);
 }

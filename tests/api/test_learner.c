@@ -37,26 +37,6 @@ TEST(images_of_any_size_are_learned)
 }
 
 /* An image at the input size and the same as a PNG file's pixels are the same sample: the resize must not change pixels. */
-TEST(an_image_at_the_input_size_is_not_changed)
-{
-    sfp_engine *e = random_engine();
-    sfp_learner *a = learner_of(e, settings_of(NULL)), *b = learner_of(e, settings_of(NULL));
-    sfp_sample plain[BATCH], strided[BATCH];
-    for (int i = 0; i < BATCH; i++) {
-        plain[i] = strided[i] = flat_sample(i % CLASSES, (uint64_t)i);
-        uint8_t *wide = kept_malloc((size_t)SIDE * (SIDE * 3 + 32));
-        for (int y = 0; y < SIDE; y++)
-            memcpy(wide + y * (SIDE * 3 + 32), (const uint8_t *)plain[i].image.data + y * SIDE * 3, SIDE * 3);
-        strided[i].image.data = wide;
-        strided[i].image.stride = SIDE * 3 + 32;
-    }
-    MUST(sfp_learner_offer(a, BATCH, plain, NULL, &err));
-    MUST(sfp_learner_offer(b, BATCH, strided, NULL, &err));
-    MUST(sfp_learner_save(a, in_directory("a"), &err));
-    MUST(sfp_learner_save(b, in_directory("b"), &err));
-    check_same_bytes(in_directory("a"), in_directory("b"));
-}
-
 /* `trained` was counted once where `replayed` summed all steps. */
 TEST(a_report_counts_training_and_replay_over_all_steps)
 {

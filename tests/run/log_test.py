@@ -1,4 +1,5 @@
 """What the tests of message logs share: processes, images, digests, a temporary directory."""
+import ctypes
 import os
 import re
 import shutil
@@ -17,8 +18,12 @@ children = []
 MASK = (1 << 64) - 1
 
 
+def end_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def start(*command, **options):
-    p = subprocess.Popen([str(c) for c in command], **options)
+    p = subprocess.Popen([str(c) for c in command], preexec_fn=end_with_parent, **options)
     children.append(p)
     return p
 
@@ -72,6 +77,7 @@ def answers(state, directory):
 def execute(test):
     """Calls a test in the directory; shows the logs of its workers if it fails. Ends all processes."""
     os.chdir(work)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         for file, seed in (("tiny.safetensors", 1), ("other.safetensors", 2)):
             subprocess.run([mkfile, "vit", file, str(seed), "0"], check=True)

@@ -48,7 +48,8 @@ class Server:
         if not line.startswith("listening on "):
             raise RuntimeError("the server did not start: " + (self.dir / "log").read_text()[-2000:])
         self.address = urllib.parse.urlsplit(line.split()[-1])
-        self.wait_until(self.is_ready)
+        if not self.is_ready():
+            raise RuntimeError("the server said its address before it was ready")
         return self
 
     def is_ready(self):

@@ -9,8 +9,10 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -119,6 +121,17 @@ def test_predict(s):
     error(s, "a large body", "POST", "/v1/predict", 413, "too_large", b"x" * 300000)
 
 
+def test_pixels(s):
+    """The images of a request have a limit of pixels together: a few bytes may be many."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    large = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 6000, 6000, 1, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(bytes(751 * 6000))) + chunk(b"IEND", b"")
+    for count, expected in ((2, 200), (3, 422)):
+        body = b"".join(b'--xx\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + large + b"\r\n" for _ in range(count)) + b"--xx--\r\n"
+        check(f"{count} large images", s.post("/v1/predict", body, headers={"Content-Type": "multipart/form-data; boundary=xx"})[0], expected)
+    check("then a small one", s.post("/v1/predict", pictures[0])[0], 200)
+
+
 def test_review(s):
     ids = [s.post("/v1/samples", p)[1]["id"] for p in images(3, 7000)]
     queue = s.get("/v1/queue?limit=2")[1]["samples"]
@@ -132,6 +145,13 @@ def test_review(s):
     check("curve", [c["curve"][-1] for c in data["classes"]], [[c["samples"], c["accuracy"]] for c in data["classes"]])
     suspects = s.get("/v1/suspects?limit=200")[1]["samples"]
     check("suspects are the mix-ups", len(suspects), sum(map(sum, rows)) - sum(rows[i][i] for i in range(len(rows))))
+    if suspects:  # one that was corrected is not a suspect of its old label
+        first = suspects[0]
+        for label in (first["suggested"], first["label"]):
+            check("a correction", s.request("PUT", f"/v1/samples/{first['id']}/label", {"label": label})[0], 200)
+            left = s.get("/v1/suspects?limit=200")[1]["samples"]
+            check("its old label", [x for x in left if x["id"] == first["id"] and x["label"] != label], [])
+            settled(s)
     check("another label is suggested", all(x["suggested"] != x["label"] and x["margin"] > 0 for x in suspects), True)
     error(s, "limit", "GET", "/v1/queue?limit=0", 400, "invalid")
     for i in ids:
@@ -145,6 +165,12 @@ def test_classes(s):
     check("rename", s.request("PATCH", "/v1/classes/big%20mug", {"rename": "mug/1"})[0], 200)
     settled(s)
     check("renamed", [(c["name"], c["samples"]) for c in s.get("/v1/classes")[1]["classes"] if c["samples"]], [("cup", 4), ("mug/1", 2)])
+    s.post("/v1/pause")  # its samples wait to be learned with the new name; until then they are counted with the old one
+    for old, new in (("cup", "bowl"), ("bowl", "cup")):
+        check("rename", s.request("PATCH", f"/v1/classes/{old}", {"rename": new})[0], 200)
+        check("no sample is missing meanwhile", sum(c["samples"] for c in s.get("/v1/classes")[1]["classes"]), 6)
+    s.post("/v1/resume")
+    settled(s)
     error(s, "rename to a class that exists", "PATCH", "/v1/classes/cup", 400, "invalid", '{"rename":"mug/1"}')
     error(s, "neither", "PATCH", "/v1/classes/cup", 400, "invalid", "{}")
     error(s, "a class that does not exist", "PATCH", "/v1/classes/none", 404, "not_found", '{"rename":"x"}')
@@ -266,6 +292,14 @@ def test_token(directory):
 
 def test_models(directory):
     path = str(Path(directory) / "socket")
+    taken = socket.socket(socket.AF_UNIX)
+    taken.bind(path)
+    taken.listen()
+    Path(path + ".txt").write_text("a file")
+    for other in (path, path + ".txt"):
+        s = Server(streamfp, mkfile, directory, "--socket", other)
+        check("a path that is taken", (subprocess.run([str(c) for c in s.command], env=s.env, cwd=directory, stderr=subprocess.DEVNULL).returncode, os.path.exists(other)), (1, True))
+    taken.close()
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(Path(directory) / "notify"))
     s = Server(streamfp, mkfile, directory, "--model", f"dogs={directory}/dogs", "--model", f"cars={directory}/cars", "--cpu-share", "0.5",
@@ -294,7 +328,7 @@ def test_models(directory):
 
 os.mkdir(directory + "/a")
 server = Server(streamfp, mkfile, directory + "/a", "--max-body", "200000", "--max-connections", "24").start()
-for test in (test_learning, test_lists, test_predict, test_review, test_classes, test_control, test_events, test_v2, test_limits):
+for test in (test_learning, test_lists, test_predict, test_pixels, test_review, test_classes, test_control, test_events, test_v2, test_limits):
     test(server)
 learned = server.get("/v1/status")[1]["samples"]
 check("it ends well", server.stop(), 0)

@@ -4,15 +4,12 @@
 
 #include "base/rng.h"
 #include "io/tensor/safetensors.h"
-#include "learner/learner.h"
 #include "learner/state/state.h"
-#include "model/vit.h"
 
 #include <dirent.h>
 
 #include "temp_directory.h"
-#include "test.h"
-#include "vit_make.h"
+#include "world.h"
 
 enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SIDE * SIDE };
 
@@ -20,8 +17,7 @@ typedef struct image {
     uint8_t rgb[BYTES];
 } image;
 
-static sfp__vit *vit;
-static sfp__thread_pool *threads;
+static world small;
 static image *images; /* (SAMPLES) */
 
 /* The images are darker late in the stream, so that the scores drift. */
@@ -37,11 +33,9 @@ static void draw(int i, uint8_t *rgb)
         rgb[k] = (uint8_t)((base[k % 3] + slope[k % 3] * (uint32_t)(k / 3 / SIDE)) / (i > SAMPLES * 3 / 4 ? 6 : 1));
 }
 
-static void make_world(void)
+static void make_small_world(void)
 {
-    const sfp__vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
-    MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
-    MUST(sfp__thread_pool_create(2, &threads, &err));
+    small = make_world_of((sfp__vit_config)VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f), 3, 0.1f, 2);
     images = kept_calloc(SAMPLES, sizeof *images);
     for (int i = 0; i < SAMPLES; i++)
         draw(i, images[i].rgb);
@@ -58,16 +52,15 @@ static inline int count_files(void)
     return n;
 }
 
-static void free_world(void)
+static void free_small_world(void)
 {
-    sfp__thread_pool_free(threads);
-    sfp__vit_free(vit);
+    free_world(&small);
 }
 
 /* Small sizes: three tasks of two classes, ten slots. */
 static sfp__learner_options small_options(void)
 {
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
+    sfp__learner_options o = sfp__learner_options_defaults(small.vit);
     o.fp.pool = 7;
     o.fp.length = 4;
     o.fp.last_layer = 1;
@@ -88,13 +81,6 @@ static sfp__learner_options small_options(void)
         x;                                        \
     })
 #define FREE(change) SMALL(x.fp.tasks = x.fp.classes = 0; change)
-
-static sfp__learner *make_learner(const sfp__learner_options *o)
-{
-    sfp__learner *l = NULL;
-    MUST(sfp__learner_create(vit, threads, o, &l, &err));
-    return l;
-}
 
 /* Sets the classes of the task, with known tasks. */
 static void name_classes(sfp__learner *l, int task)

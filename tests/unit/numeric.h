@@ -72,6 +72,23 @@ static UNUSED double dot(const float *a, const float *b, size_t n)
     return s;
 }
 
+/* Solves a x = b in place by elimination in double. a (n, n) is positive definite, so that no pivoting is needed. b has m columns;
+ * element i of column c is b[i * row + c * column]. */
+static UNUSED void solve_dense(int n, double *a, int m, double *b, int row, int column)
+{
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < n; i++) {
+            double f = i == k ? 0 : a[i * n + k] / a[k * n + k];
+            for (int j = k; j < n && f != 0; j++)
+                a[i * n + j] -= f * a[k * n + j];
+            for (int c = 0; c < m && f != 0; c++)
+                b[i * row + c * column] -= f * b[k * row + c * column];
+        }
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < m; c++)
+            b[i * row + c * column] /= a[i * n + i];
+}
+
 static UNUSED int best_of(const float *x, int n)
 {
     int best = 0;

@@ -5,7 +5,7 @@
 
 #include "run_world.h"
 
-AROUND_ALL(make_world, end_world)
+AROUND_ALL(make_run_world, end_run_world)
 
 /* Measures with these options. With known tasks the first of 5 has 18 of 90 samples: one batch of 10 and one of 8. */
 static sfp__calibration measure(sfp__run_options *o, const atomic_int *stop)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-AROUND_ALL(make_world, free_world)
+AROUND_ALL(make_small_world, free_small_world)
 AROUND_EACH(make_directory, remove_directory)
 
 /* ------------------------------------------------------- resuming */
@@ -25,7 +25,7 @@ typedef struct scenario {
 static void same_as_never_stopping(const scenario *s)
 {
     static const char position[] = "timestamp five\n\x01 \xe2\x82\xac";
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&s->o), *b = make_learner(&s->o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &s->o), *b = make_learner(&small, &s->o);
     const char *ckpt = in_directory("c");
     print_message("%s, stopped at %d of %d\n", s->what, s->stop, s->times);
     feed(a, 0, s->stop, s->each);
@@ -88,7 +88,7 @@ TEST(resuming_works_across_task_boundaries_without_a_buffer)
 static sfp__learner *with_checkpoint(void)
 {
     const sfp__learner_options o = small_options();
-    sfp__learner *l = make_learner(&o);
+    sfp__learner *l = make_learner(&small, &o);
     feed(l, 0, 3, 0);
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "three", &err));
     return l;
@@ -276,7 +276,7 @@ TEST(different_settings_are_reported_by_name)
         {"ortho-mu is 0, expected 1, the current setting", SMALL(x.fp.ortho_mu = 1)},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&list[i].o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&small, &list[i].o);
         REFUSED(resume(l, NULL), SFP_EINVAL, list[i].words);
     }
 }
@@ -293,7 +293,7 @@ static bool only_file_is(const char *name, bytes want)
 TEST(checkpoint_and_resume_report_every_failed_allocation)
 {
     const sfp__learner_options o = FREE();
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o), *fresh = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&small, &o), *fresh = make_learner(&small, &o);
     feed(l, 0, TIMES, 0); /* more classes than the capacity of a new learner */
     MUST(sfp__learner_name_class(l, 2, "two", &err));
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "x", &err));
@@ -319,7 +319,7 @@ TEST(checkpoint_and_resume_report_every_failed_allocation)
         }
         if (s == SFP_OK && !done) {
             sfp__learner_free(fresh);
-            fresh = make_learner(&o);
+            fresh = make_learner(&small, &o);
         }
     }
     assert_true(failures > 6);
@@ -332,13 +332,13 @@ TEST(a_full_disk_keeps_the_last_valid_checkpoint)
     feed(l, 3, 4, 0);
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "four", &err));
     bytes last = slurp(in_directory("c")), old = slurp(in_directory("c.old"));
-    struct rlimit limit, small;
+    struct rlimit limit, lower;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     feed(l, 4, 5, 0);
     for (size_t n = 0; n < last.n; n += last.n / 7) {
-        small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        lower = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &lower), 0);
         sfp_status s = sfp__learner_checkpoint(l, in_directory("c"), "five", &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(s, SFP_EIO);

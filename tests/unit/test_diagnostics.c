@@ -7,7 +7,7 @@
 #include "learner_world.h"
 #include "test.h"
 
-AROUND_ALL(make_world, free_world)
+AROUND_ALL(make_small_world, free_small_world)
 AROUND_EACH(make_directory, remove_directory)
 
 static bool near(double a, double b)
@@ -17,7 +17,7 @@ static bool near(double a, double b)
 
 static sfp__learner *make_diagnosed(const sfp__learner_options *o)
 {
-    sfp__learner *l = make_learner(o);
+    sfp__learner *l = make_learner(&small, o);
     MUST(sfp__learner_start_diagnostics(l, &err));
     return l;
 }
@@ -214,7 +214,7 @@ TEST(identical_tasks_have_the_same_gradient)
 TEST(swapped_labels_have_the_opposite_gradient)
 {
     const sfp__learner_options o = SMALL((x.fp.tasks = 2, x.fp.classes = 2, x.adam.lr = 0));
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&small, &o);
     memset(l->fp->linear_w.data, 0, 2 * l->fp->linear_w.width * sizeof(float));
     memset(l->fp->linear_b.data, 0, 2 * sizeof(float));
     MUST(sfp__learner_start_diagnostics(l, &err));
@@ -257,7 +257,7 @@ static void gradient_of(sfp__learner *l, const int32_t *label, int first_image, 
 TEST(gradients_include_frozen_components)
 {
     const sfp__learner_options two = SMALL((x.fp.tasks = 2, x.fp.pool = 6)), one = SMALL((x.fp.tasks = 1, x.fp.pool = 6));
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&two), *whole = make_learner(&one);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&two), *whole = make_learner(&small, &one);
     int count;
     feed(l, 0, 2, 1);
     assert_int_equal(l->fp->frozen_end, 3);
@@ -363,7 +363,7 @@ TEST(a_timestamp_allocates_nothing)
 TEST(missing_memory_is_reported)
 {
     const sfp__learner_options o = small_options();
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&small, &o);
     assert_true(FAIL_EACH_ALLOCATION(sfp__learner_start_diagnostics(l, alloc_err), !l->diagnostics) > 1);
     feed(l, 0, 4, 2);
     diagnosis x = {.d.buffer_mmd = -1};

@@ -1,12 +1,11 @@
-/* Evaluation loads images no more often than necessary. (Threads: sfp__thread_pool_create is in run_world.h.) */
-#include "model/vit.h"
+/* Evaluation loads images no more often than necessary. */
 #include "run/evaluate.h"
 
 #include "fake_source.h"
 #include "run_world.h"
 #include "test.h"
 
-AROUND_ALL(make_world, end_world)
+AROUND_ALL(make_run_world, end_run_world)
 
 enum { SIDE = 16, CLASSES = 2, IMAGES = 150, BROKEN = 70 };
 
@@ -29,7 +28,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
     OWNED_PTR(sfp__evaluator_free) sfp__evaluator *e = NULL;
     sfp__timestamp_details t;
-    sfp__learner_options lo = sfp__learner_options_defaults(vit);
+    sfp__learner_options lo = sfp__learner_options_defaults(small.vit);
     uint8_t rgb[CLASSES][3 * SIDE * SIDE];
     sfp__sample samples[CLASSES];
     for (int c = 0; c < CLASSES; c++) {
@@ -41,9 +40,9 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     lo.fp.classes = CLASSES;
     lo.method = method;
     MUST(sfp__tasks_create(&source.s, "free", NULL, NULL, &tasks, NULL));
-    MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
-    MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
-    MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP__RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
+    MUST(sfp__learner_create(small.vit, small.pool, &lo, &l, NULL));
+    MUST(sfp__predictor_create(l, small.pool, 0, &p, NULL));
+    MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP__RESIZE_SQUASH, small.vit->config.dim, memory, &e, NULL));
     for (int round = 0; round < 2; round++) {
         atomic_store(&loads, 0);
         MUST(sfp__evaluator_run(e, p, 0, CLASSES, NULL));

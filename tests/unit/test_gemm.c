@@ -119,6 +119,25 @@ TEST(packed_products_equal_sums_in_double)
     sfp__gemm_op_free(NULL);
 }
 
+TEST(unpacked_weights_have_the_bytes_that_were_packed)
+{
+    sfp__rng rng = sfp__rng_init(4, 0);
+    for (size_t s = 0; s < COUNT(shapes); s++)
+        for (int transposed = 0; transposed < 2; transposed++) {
+            size_t count = (size_t)shapes[s].n * (size_t)shapes[s].k;
+            float *w = normals(&rng, count, 1), *back = filled(count + 16, canary);
+            w[0] = -0.0f;
+            w[count - 1] = 1e-42f;
+            const sfp__gemm_weight_desc d = {
+                .n = shapes[s].n, .k = shapes[s].k, .w = w, .transposed = transposed, .align = shapes[s].align};
+            OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = pack(&d);
+            MUST(sfp__gemm_weight_unpack(packed, back, &err));
+            check_same("weights", back, w, count * sizeof *w);
+            for (size_t i = count; i < count + 16; i++)
+                assert_true(back[i] == canary);
+        }
+}
+
 /* Rows of ones, twos, ...: every row is checked without a sum per element. */
 TEST(every_row_is_written_to_its_place)
 {

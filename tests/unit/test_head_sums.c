@@ -475,25 +475,6 @@ typedef struct direct {
     double mean[D], prior[CLASSES], weight[CLASSES][D];
 } direct;
 
-/* Solves a w = b for each class in place, by elimination; a is symmetric and positive definite. */
-static void eliminate(double a[D][D], double b[CLASSES][D])
-{
-    for (int k = 0; k < D; k++)
-        for (int i = k + 1; i < D; i++) {
-            double f = a[i][k] / a[k][k];
-            for (int j = k; j < D; j++)
-                a[i][j] -= f * a[k][j];
-            for (int c = 0; c < CLASSES; c++)
-                b[c][i] -= f * b[c][k];
-        }
-    for (int c = 0; c < CLASSES; c++)
-        for (int i = D - 1; i >= 0; i--) {
-            for (int j = i + 1; j < D; j++)
-                b[c][i] -= a[i][j] * b[c][j];
-            b[c][i] /= a[i][i];
-        }
-}
-
 /* Writes 1 / scale of each value from the first n samples (docs/method.md, section 18): its deviation, or a power of it. soft: 0, 1 or 2. */
 static void scaling(int n, int soft, double *z)
 {
@@ -535,7 +516,7 @@ static direct solve(int count, int skip, const double *z, double strength)
     }
     for (int j = 0; j < D; j++)
         a[j][j] += strength;
-    eliminate(a, s.weight);
+    solve_dense(D, a[0], CLASSES, s.weight[0], 1, D);
     for (int c = 0; c < CLASSES; c++)
         for (int j = 0; j < D; j++)
             s.weight[c][j] *= z[j];

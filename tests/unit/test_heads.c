@@ -536,29 +536,16 @@ static double *projections(const stream *s, int n, int width)
 /* Computes W (width, RK) = (Phi^T Phi + lambda I)^-1 Phi^T Y over the samples with use[i], by elimination. */
 static double *ridge(const stream *s, const double *phi, const bool *use, int n, int width, double lambda)
 {
-    int w = width + RK;
-    double *a = kept_calloc((size_t)(width * w), sizeof *a), *x = kept_malloc((size_t)(width * RK) * sizeof *x);
+    double *a = kept_calloc((size_t)(width * width), sizeof *a), *x = kept_calloc((size_t)(width * RK), sizeof *x);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < width && use[i]; j++) {
             for (int k = 0; k < width; k++)
-                a[j * w + k] += phi[i * width + j] * phi[i * width + k];
-            a[j * w + width + s->label[i]] += phi[i * width + j];
+                a[j * width + k] += phi[i * width + j] * phi[i * width + k];
+            x[j * RK + s->label[i]] += phi[i * width + j];
         }
     for (int j = 0; j < width; j++)
-        a[j * w + j] += lambda;
-    for (int p = 0; p < width; p++) /* positive definite: no pivoting needed */
-        for (int i = p + 1; i < width; i++) {
-            double f = a[i * w + p] / a[p * w + p];
-            for (int k = p; k < w && f != 0; k++)
-                a[i * w + k] -= f * a[p * w + k];
-        }
-    for (int c = 0; c < RK; c++)
-        for (int i = width - 1; i >= 0; i--) {
-            double sum = a[i * w + width + c];
-            for (int k = i + 1; k < width; k++)
-                sum -= a[i * w + k] * x[k * RK + c];
-            x[i * RK + c] = sum / a[i * w + i];
-        }
+        a[j * width + j] += lambda;
+    solve_dense(width, a, RK, x, RK, 1);
     return x;
 }
 

@@ -12,7 +12,7 @@
 
 TEST(frozen_components_are_bit_identical_after_training)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 3, 6);
     o.adam.lr = 0.05f;
     o.fp.ortho_mu = 0.1f;
@@ -52,7 +52,7 @@ TEST(frozen_components_are_bit_identical_after_training)
 
 static values train_six(int threads, uint64_t seed, const sfp__learner_options *like)
 {
-    model m = tiny_model(threads);
+    world m = tiny_model(threads);
     sfp__learner_options o = *like;
     o.seed = seed;
     sfp__learner *l = make_learner(&m, &o);
@@ -63,13 +63,13 @@ static values train_six(int threads, uint64_t seed, const sfp__learner_options *
     }
     values v = take_values(l);
     sfp__learner_free(l);
-    free_model(&m);
+    free_world(&m);
     return v;
 }
 
 TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options all[4];
     for (int i = 0; i < 4; i++)
         all[i] = small_options(&m, 2, 6);
@@ -100,7 +100,7 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
     enum { WARM = 8, COUNTED = 10 };
     for (int i = 0; i < 6; i++) {
         bool watched = i % 2; /* without and with a predictor */
-        OWNED_BY(free_model) model m = tiny_model(2);
+        OWNED_BY(free_world) world m = tiny_model(2);
         sfp__learner_options o = sfp__learner_options_defaults(m.vit);
         o.fp.kind = (sfp__fp_kind)(i / 2);
         o.fp.last_layer = 2; /* the model has three blocks */
@@ -124,7 +124,7 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
 /* Recomputes three timestamps of two steps each on a separate trainer, from the draws in the report. */
 TEST(a_timestamp_equals_its_report)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 5);
     o.steps = 2;
     o.coreset.sigma = 0.4; /* 3 of 8 */
@@ -230,7 +230,7 @@ TEST(a_timestamp_equals_its_report)
  * overwrites stays unchanged through later replays. */
 TEST(the_query_of_a_replayed_image_is_computed_once)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
     o.batch = 16;
     o.replay = 6;
@@ -284,7 +284,7 @@ TEST(the_query_of_a_replayed_image_is_computed_once)
 /* Without replay nothing may read the pixels of slots: decisions and state are the same if they are garbage. */
 TEST(scoring_the_buffer_reads_no_pixels)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
     o.replay = 0;
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
@@ -331,7 +331,7 @@ static void expect_refused(sfp__learner *l, int b, const sfp__sample *samples, c
 
 TEST(a_loss_that_is_not_finite_changes_nothing)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
     const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
     for (int i = 0; i < 5; i++) {
@@ -357,7 +357,7 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
 
 TEST(task_free_streams_activate_components_for_new_classes)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -399,7 +399,7 @@ TEST(task_free_streams_activate_components_for_new_classes)
 TEST(a_change_of_the_images_activates_nothing)
 {
     for (int kind = SFP__DRIFT_OFF; kind <= SFP__DRIFT_NEW_CLASS; kind++) {
-        OWNED_BY(free_model) model m = tiny_model(1);
+        OWNED_BY(free_world) world m = tiny_model(1);
         sfp__learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;
         o.drift = (sfp__drift)kind;
@@ -425,7 +425,7 @@ TEST(a_change_of_the_images_activates_nothing)
 
 TEST(without_a_buffer_only_the_tasks_classes_compete)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 2, 6);
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -456,7 +456,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
 /* The weights of this selector are equal: using them in the loss changes nothing. */
 TEST(equal_weights_change_nothing)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 2, 6);
     values plain = train_six(1, 5, &o);
     o.weighted = true;
@@ -468,7 +468,7 @@ TEST(equal_weights_change_nothing)
 
 TEST(the_linear_head_cannot_predict_a_class_before_it_arrives)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 2);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     assert_int_equal(offer(l, 0, 2, 0).prequential_correct, 0);
@@ -481,7 +481,7 @@ TEST(the_linear_head_cannot_predict_a_class_before_it_arrives)
 /* A slot with an unknown query is first in a step; this does not change which samples are counted. */
 TEST(replayed_samples_are_not_counted_in_prequential_accuracy)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
     o.select = "kcenter"; /* computes the queries of the whole batch */
     sfp__learner *l[2];

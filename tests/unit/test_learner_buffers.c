@@ -11,7 +11,7 @@ static const char *const methods[] = {"streamfp", "er", "aser", "camel", "gss"};
 static const char *const selectors[] = {"streamfp", "craig", "learnloss"};
 enum { METHODS = sizeof methods / sizeof *methods, SELECTORS = sizeof selectors / sizeof *selectors };
 
-static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, int slots)
+static sfp__learner_options options_of(const world *m, const char *select, const char *buffer, int slots)
 {
     sfp__learner_options o = small_options(m, 0, 0);
     o.batch = BATCH;
@@ -55,7 +55,7 @@ static int turn(uint64_t t)
 
 TEST(the_reported_change_matches_the_slots)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     for (int slots = 5; slots <= 40; slots += 35) /* fewer slots than a batch, and more than fit in one pass */
         for (int i = 0; i < METHODS; i++)
             for (int k = 0; k < SELECTORS; k++) {
@@ -85,7 +85,7 @@ TEST(the_reported_change_matches_the_slots)
 /* The scores of gss are part of a checkpoint: a file without them is refused, and resuming restores them. */
 TEST(the_state_of_a_buffer_method_is_saved)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = options_of(&m, "streamfp", "gss", 20);
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
     sfp__state_tensor p = {0}, q = {0};
@@ -101,7 +101,7 @@ TEST(the_state_of_a_buffer_method_is_saved)
 /* ---------------------------------------------------------------- model callbacks */
 
 /* Creates a learner with a full buffer, some of whose queries are unknown, in the state before an update. */
-static sfp__learner *warm(const model *m, const char *buffer, sfp__fp_kind kind)
+static sfp__learner *warm(const world *m, const char *buffer, sfp__fp_kind kind)
 {
     sfp__learner_options o = options_of(m, "streamfp", buffer, 40);
     o.fp.kind = kind;
@@ -127,7 +127,7 @@ static void input_of(const sfp__learner *l, int samples, float *out)
 
 TEST(features_equal_those_of_a_step)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     for (int kind = SFP__FP_CODA; kind <= SFP__FP_DUALPROMPT; kind++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
@@ -184,7 +184,7 @@ static void see(void *user, int i, const float *gradient)
 /* Full passes give the same gradients as one pass per group, with every kind of pool. */
 TEST(group_gradients_equal_single_gradients)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     for (int kind = SFP__FP_CODA; kind <= SFP__FP_DUALPROMPT; kind++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", (sfp__fp_kind)kind);
         const sfp__model_ops *ops = sfp__learner_model_ops(l);
@@ -215,7 +215,7 @@ TEST(group_gradients_equal_single_gradients)
 /* The gradient of many samples is the mean of their gradients, however they are divided into passes; a known query is used. */
 TEST(gradients_are_means)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", SFP__FP_CODA);
     const sfp__model_ops *ops = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
@@ -255,7 +255,7 @@ TEST(gradients_are_means)
 /* camel needs queries: all queries of a full buffer are known. */
 TEST(a_method_that_needs_queries_has_them)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = options_of(&m, "streamfp", "camel", 20);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     offer_range(l, 0, TIMES);

@@ -6,16 +6,9 @@
 #include "learner/predictor.h"
 
 #include "numeric.h"
-#include "test.h"
-#include "vit_make.h"
+#include "world.h"
 
 enum { MAX_BATCH = 64, MAX_PARAMS = 32 };
-
-typedef struct model {
-    sfp__vit *vit;
-    sfp__thread_pool *pool;
-    int S;
-} model;
 
 typedef struct batch {
     int b;
@@ -23,27 +16,17 @@ typedef struct batch {
     sfp__sample sample[MAX_BATCH];
 } batch;
 
-static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
+static UNUSED world make_model(int S, int patch, int D, int depth, int threads)
 {
-    const sfp__vit_config c = VIT(S, patch, D, depth, 2, 2 * D, 0.5f, 0.25f);
-    model m = {.S = S};
-    MUST(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err));
-    MUST(sfp__thread_pool_create(threads, &m.pool, &err));
-    return m;
+    return make_world_of((sfp__vit_config)VIT(S, patch, D, depth, 2, 2 * D, 0.5f, 0.25f), 3, 0.2f, threads);
 }
 
-static UNUSED model tiny_model(int threads)
+static UNUSED world tiny_model(int threads)
 {
     return make_model(8, 4, 16, 3, threads);
 }
 
-static UNUSED void free_model(model *m)
-{
-    sfp__vit_free(m->vit);
-    sfp__thread_pool_free(m->pool);
-}
-
-static UNUSED sfp__learner_options small_options(const model *m, int tasks, int classes)
+static UNUSED sfp__learner_options small_options(const world *m, int tasks, int classes)
 {
     sfp__learner_options o = sfp__learner_options_defaults(m->vit);
     o.fp.pool = 12;
@@ -56,13 +39,6 @@ static UNUSED sfp__learner_options small_options(const model *m, int tasks, int 
     o.buffer.slots = 20;
     o.seed = 11;
     return o;
-}
-
-static UNUSED sfp__learner *make_learner(const model *m, const sfp__learner_options *o)
-{
-    sfp__learner *l = NULL;
-    MUST(sfp__learner_create(m->vit, m->pool, o, &l, &err));
-    return l;
 }
 
 /* Creates b images with labels in [lo, hi): one colour per class, stripes by image, noise. The same t gives the same images. */

@@ -1,29 +1,21 @@
 /* A learner with a closed-form head (method). */
 #include "base/rng.h"
-#include "base/thread_pool.h"
 #include "learner/predictor.h"
 #include "learner/state/saved_sums.h"
-#include "model/vit.h"
-
-#include "source_files.h"
-#include "test.h"
-#include "vit_make.h"
+#include "run/run.h"
 
 #include "failing_alloc.h"
-#include "temp_directory.h"
+#include "run_world.h"
 
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 
-static sfp__vit *vit;
-static sfp__thread_pool *threads;
 static uint8_t pixels[N][BYTES];
 static sfp__sample samples[N];
 static const uint8_t *rgb[N];
 static const char *const methods[] = {"ncm", "slda", "ridge", "ranpac"};
 
-static void make_world(void)
+static void make_samples(void)
 {
-    const sfp__vit_config c = VIT(S, 8, D, 3, 2, 64, 0.5f, 0.25f);
     sfp__rng rng = sfp__rng_init(5, 1);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < BYTES; k++)
@@ -31,28 +23,17 @@ static void make_world(void)
         rgb[i] = pixels[i];
         samples[i] = (sfp__sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
     }
-    make_directory();
-    MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
-    MUST(sfp__thread_pool_create(1, &threads, &err));
+    make_run_world();
 }
 
-static void end_world(void)
-{
-    sfp__vit_free(vit);
-    sfp__thread_pool_free(threads);
-    remove_directory();
-}
-
-AROUND_ALL(make_world, end_world)
+AROUND_ALL(make_samples, end_run_world)
 
 static sfp__learner *make_growing(const char *method)
 {
-    sfp__learner *l = NULL;
-    sfp__learner_options o = sfp__learner_options_defaults(vit);
+    sfp__learner_options o = sfp__learner_options_defaults(small.vit);
     o.method = method;
     o.batch = BATCH;
-    MUST(sfp__learner_create(vit, threads, &o, &l, &err));
-    return l;
+    return make_learner(&small, &o);
 }
 
 TEST(a_correction_without_memory_changes_neither_classes_nor_names)
@@ -109,8 +90,8 @@ TEST(without_memory_no_state_is_written)
     MUST(sfp__learner_name_class(other, 1, "one", &err));
     MUST(sfp__learner_save(l, in_directory("a"), &err));
     MUST(sfp__learner_checkpoint(other, in_directory("b"), "", &err));
-    MUST(sfp__saved_sums_read(&(sfp__saved_file){.path = in_directory("a")}, NULL, NULL, threads, &sum, &err));
-    MUST(sfp__saved_sums_read(&(sfp__saved_file){.path = in_directory("b")}, &sum.metadata, "a", threads, &next, &err));
+    MUST(sfp__saved_sums_read(&(sfp__saved_file){.path = in_directory("a")}, NULL, NULL, small.pool, &sum, &err));
+    MUST(sfp__saved_sums_read(&(sfp__saved_file){.path = in_directory("b")}, &sum.metadata, "a", small.pool, &next, &err));
     assert_true(FAIL_EACH_ALLOCATION(sfp__saved_sums_add(&sum, &next, alloc_err), sfp__saved_sums_samples(&sum) == BATCH) > 5);
     assert_int_equal(sfp__saved_sums_samples(&sum), BATCH + 2);
     assert_int_equal(sfp__saved_sums_classes(&sum), CLASSES);
@@ -131,8 +112,8 @@ TEST(sums_that_are_too_large_are_only_in_the_checkpoint)
     o.taps = 2;
     o.tap_mean = true;
     o.batch = BATCH;
-    MUST(sfp__learner_create(wide, threads, &o, &l, &err));
-    MUST(sfp__learner_create(wide, threads, &o, &after, &err));
+    MUST(sfp__learner_create(wide, small.pool, &o, &l, &err));
+    MUST(sfp__learner_create(wide, small.pool, &o, &after, &err));
     MUST(sfp__learner_offer(l, 1, samples, &t, &err));
     MUST(sfp__learner_save(l, in_directory("s"), &err));
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "", &err));

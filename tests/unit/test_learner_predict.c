@@ -63,7 +63,7 @@ static double *by_hand(sfp__learner *l, int n, const uint8_t *const *rgb)
 
 TEST(scores_that_overflow_are_an_error)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     batch b = make_batch(S, IMAGES, 0, 7, 100);
     sfp__learner_options o = small_options(&m, 2, 7);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -80,7 +80,7 @@ TEST(scores_that_overflow_are_an_error)
 TEST(predictions_equal_an_independent_computation)
 {
     for (int kind = 0; kind < 3; kind++) {
-        OWNED_BY(free_model) model m = tiny_model(2);
+        OWNED_BY(free_world) world m = tiny_model(2);
         sfp__learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
         o.fp.prefix = kind == 2 ? SFP__PREFIX_RAW : SFP__PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
@@ -121,7 +121,7 @@ TEST(predictions_equal_an_independent_computation)
 
 TEST(only_seen_classes_are_predicted)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 9);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 2, 4, 0);
@@ -144,7 +144,7 @@ TEST(only_seen_classes_are_predicted)
 
 TEST(known_queries_are_used)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
@@ -179,7 +179,7 @@ TEST(known_queries_are_used)
 
 TEST(a_prediction_allocates_nothing_after_the_first)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     OWNED_PTR(sfp__predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
@@ -198,7 +198,7 @@ TEST(a_prediction_allocates_nothing_after_the_first)
  * timestamp. */
 TEST(on_demand_predictors_publish_snapshots_when_they_predict)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
@@ -308,7 +308,7 @@ static void put_copy(sfp__learner *l, const copy *c, uint64_t t)
  * the state after the timestamp it names. */
 static void check_snapshots(sfp__fp_kind kind, int times)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 0, 0);
     o.fp.kind = kind;
     o.fp.span = 3;

@@ -10,7 +10,7 @@
 
 enum { BATCH = 20, TIMES = 5, MAX_PAIRS = 32 };
 
-static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, bool known)
+static sfp__learner_options options_of(const world *m, const char *select, const char *buffer, bool known)
 {
     sfp__learner_options o = small_options(m, known ? 2 : 0, known ? 6 : 0);
     o.batch = BATCH;
@@ -21,7 +21,7 @@ static sfp__learner_options options_of(const model *m, const char *select, const
     return o;
 }
 
-static sfp__learner *learner_of(const model *m, const sfp__learner_options *o)
+static sfp__learner *learner_of(const world *m, const sfp__learner_options *o)
 {
     sfp__learner *l = make_learner(m, o);
     if (o->fp.tasks)
@@ -45,7 +45,7 @@ static void check_coreset(const sfp__timestamp_details *r, const char *select)
 
 TEST(every_selector_works_with_every_buffer)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     int turn = 0; /* every pair once, alternating known tasks */
     for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
@@ -101,7 +101,7 @@ static void check_same_checkpoint(const pair *p, const char *what, sfp__learner 
 TEST_AROUND(neither_threads_nor_resumes_change_a_byte, make_directory, remove_directory)
 {
     pair pairs[MAX_PAIRS];
-    OWNED_BY(free_model) model one = tiny_model(1), three = tiny_model(3);
+    OWNED_BY(free_world) world one = tiny_model(1), three = tiny_model(3);
     for (int i = find_pairs(pairs) - 1; i >= 0; i--) {
         const pair *p = &pairs[i];
         sfp__learner_options o = options_of(&three, p->select, p->buffer, false);
@@ -129,7 +129,7 @@ TEST_AROUND(neither_threads_nor_resumes_change_a_byte, make_directory, remove_di
 TEST(later_timestamps_allocate_nothing)
 {
     pair pairs[MAX_PAIRS];
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     for (int i = find_pairs(pairs) - 1; i >= 0; i--)
         for (int slots = 5; slots <= 20; slots += 15) { /* fewer slots than a batch, and as many */
             const pair *p = &pairs[i];
@@ -146,7 +146,7 @@ TEST(later_timestamps_allocate_nothing)
 /* A checkpoint without the state of its selector is refused, and nothing changes. */
 TEST(a_checkpoint_of_another_selector_is_refused)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = options_of(&m, "random", "streamfp", false);
     OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o);
     o.select = "learnloss";
@@ -167,7 +167,7 @@ static void close_to(const char *what, size_t n, const float *got, const float *
 /* Features and logits of the prompted pass equal those of a training step. */
 TEST(features_and_logits_equal_those_of_a_step)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     {
         sfp__learner_options o = options_of(&m, "craig", "none", true);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
@@ -198,7 +198,7 @@ TEST(features_and_logits_equal_those_of_a_step)
 TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
 {
     for (int depth = 2; depth <= 8; depth += 3) {
-        OWNED_BY(free_model) model m = make_model(8, 4, 16, depth, 2);
+        OWNED_BY(free_world) world m = make_model(8, 4, 16, depth, 2);
         const sfp__vit_config *c = &m.vit->config;
         int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
@@ -252,7 +252,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
 /* The gradient of several samples is the mean of their gradients, and equals that of a step. */
 TEST(gradients_by_callback_equal_those_of_a_step)
 {
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     sfp__learner_options o = options_of(&m, "streamfp", "none", true);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
@@ -282,7 +282,7 @@ TEST(gradients_by_callback_equal_those_of_a_step)
  * the selector saw give the losses before the step. */
 TEST(the_weighted_loss_is_the_weighted_mean)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     static const char *const select[] = {"craig", "gradmatch"};
     for (int i = 0; i < 2; i++) {
         sfp__learner_options o = options_of(&m, select[i], "none", true);
@@ -305,7 +305,7 @@ TEST(the_weighted_loss_is_the_weighted_mean)
 
 TEST(weights_enter_the_loss_only_if_enabled)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     static const char *const select[] = {"craig", "gradmatch", "camel"};
     for (int i = 0; i < 3; i++) {
         double loss[2];

@@ -8,7 +8,7 @@
 #include "test.h"
 #include "test_learner_fixture.h"
 
-static sfp__learner_options ssd_options(const model *m, int tasks, int classes)
+static sfp__learner_options ssd_options(const world *m, int tasks, int classes)
 {
     sfp__learner_options o = small_options(m, tasks, classes);
     o.buffer.method = "ssd";
@@ -63,7 +63,7 @@ static void check_moved(const sfp__learner *l)
 TEST(runs_with_any_selector_keep_slots_consistent)
 {
     const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
-    OWNED_BY(free_model) model m = tiny_model(2);
+    OWNED_BY(free_world) world m = tiny_model(2);
     for (int i = 0; i < 5; i++) {
         sfp__learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];

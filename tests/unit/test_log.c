@@ -28,6 +28,10 @@ TEST(the_name_of_a_log_has_a_stream_an_address_and_a_group)
         assert_string_equal(err.key, "data");
         assert_null(none);
     }
+    char text[400];
+    sfp_source *none = NULL;
+    (void)snprintf(text, sizeof text, "redis:%0250d@host/g", 0);
+    assert_int_equal(open_source(text, &none), SFP_EINVAL);
     OWNED_PTR(sfp__source_close) sfp_source *other = NULL;
     assert_int_equal(open_source("synthetic:10", &other), SFP_OK);
     assert_null(sfp__source_log(other));
@@ -45,25 +49,43 @@ TEST(a_committed_value_is_read_as_it_was_written)
     sfp__share_value got;
     sfp__share_print(&v, text);
     assert_string_equal(text, "w.8.77.safetensors w.7.3.safetensors 8 1234567890123 fedcba9876543210 -1");
-    assert_int_equal(sfp__share_parse(text, &got, &err), SFP_OK);
+    assert_int_equal(sfp__share_parse(text, "w", &got, &err), SFP_OK);
     sfp__share_print(&got, again);
     assert_string_equal(text, again);
-    assert_int_equal(sfp__share_parse("", &got, &err), SFP_OK);
+    assert_int_equal(sfp__share_parse("", "w", &got, &err), SFP_OK);
     assert_string_equal(got.file, "");
 }
 
 /* The log is written by anybody: a value must not name a file elsewhere. */
 TEST(a_hostile_value_is_refused)
 {
+#define W "w.8.77.safetensors"
     static const char *const bad[] = {
-        "w", "../w - 1 1 0 -1", "w ../x 1 1 0 -1", "w - 1 1 0 -1 more", "w - -1 1 0 -1", "w - one 1 0 -1"};
+        "w",
+        W,
+        "../" W " - 1 1 0 -1",
+        W " ../" W " 1 1 0 -1",
+        W " .. 1 1 0 -1",
+        W " - 1 1 0 -1 more",
+        W " - -1 1 0 -1",
+        W " - 9223372036854775807 1 0 -1",
+        W " - one 1 0 -1",
+        "model.safetensors - 1 1 0 -1",
+        W " model.safetensors 1 1 0 -1",
+        W " log 1 1 0 -1",
+        "v.8.77.safetensors - 1 1 0 -1",
+        "w.8.77.safetensors.x - 1 1 0 -1",
+        "w.8.7/7.safetensors - 1 1 0 -1",
+    };
     sfp__share_value got;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(sfp__share_parse(bad[i], &got, &err), SFP_EFORMAT);
+        assert_int_equal(sfp__share_parse(bad[i], "w", &got, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__share_parse(W " - 1 1 0 -1", "w", &got, &err), SFP_OK);
+    assert_int_equal(sfp__share_parse("../w.1.1.safetensors - 1 1 0 -1", "../w", &got, &err), SFP_EFORMAT);
     char text[600];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    assert_int_equal(sfp__share_parse(text, &got, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__share_parse(text, "w", &got, &err), SFP_EFORMAT);
 }
 
 TEST(a_message_keeps_its_first_fields_and_their_digest)

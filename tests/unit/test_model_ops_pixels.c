@@ -35,7 +35,7 @@ static const kind kinds[] = {
 
 typedef struct scene {
     const kind *k;
-    model m;
+    world m;
     sfp__learner *l;
     const sfp__model_ops *model;
     oracle o;
@@ -87,7 +87,7 @@ static scene *set_up(const kind *k)
 static void tear_down(scene *f)
 {
     sfp__learner_free(f->l);
-    free_model(&f->m);
+    free_world(&f->m);
 }
 DEFINE_OWNED_PTR(scene, tear_down)
 

@@ -44,20 +44,7 @@ static void invert(double a[TAP][TAP], double out[TAP][TAP])
     for (int i = 0; i < TAP; i++)
         for (int j = 0; j < TAP; j++)
             out[i][j] = i == j;
-    for (int k = 0; k < TAP; k++) {
-        double pivot = a[k][k];
-        for (int j = 0; j < TAP; j++) {
-            a[k][j] /= pivot;
-            out[k][j] /= pivot;
-        }
-        for (int i = 0; i < TAP; i++) {
-            double f = a[i][k];
-            for (int j = 0; i != k && j < TAP; j++) {
-                a[i][j] -= f * a[k][j];
-                out[i][j] -= f * out[k][j];
-            }
-        }
-    }
+    solve_dense(TAP, a[0], TAP, out[0], TAP, 1);
 }
 
 static double distance_of(const model *m, const float *x)

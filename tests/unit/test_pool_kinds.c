@@ -8,7 +8,7 @@
 
 enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* sizes of tiny_model and small_options */
 
-static sfp__learner_options options(const model *m, sfp__fp_kind kind, int tasks)
+static sfp__learner_options options(const world *m, sfp__fp_kind kind, int tasks)
 {
     sfp__learner_options o = small_options(m, tasks, tasks ? 6 : 0);
     o.fp.kind = kind;
@@ -48,7 +48,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
                 {SFP__FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* the number of tasks has no effect */
                 {SFP__FP_DUALPROMPT, 3, 6, dual, {1, 1, 3, 3, 6, 6}},
                 {SFP__FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp__learner_options o = options(&m, list[i].kind, list[i].tasks);
         o.fp.attune = false;
@@ -65,7 +65,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
 
 TEST(unsupported_options_of_a_kind_are_refused)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner *l = NULL;
     sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     o.fp.first_layer = 1;
@@ -121,7 +121,7 @@ static void check_answer(sfp__learner *l, int layer, const char *p_name, const c
 
 TEST(a_prediction_uses_the_nearest_keys)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__rng rng = sfp__rng_init(8, 8);
     for (int pool = 3; pool <= 12; pool += 3) {
         sfp__learner_options o = options(&m, SFP__FP_L2P, 3);
@@ -151,7 +151,7 @@ TEST(a_prediction_uses_the_nearest_keys)
 /* A query of NaN still chooses existing components. */
 TEST(a_query_of_nan_chooses_existing_components)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     for (int kind = SFP__FP_L2P; kind <= SFP__FP_DUALPROMPT; kind++) {
         sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -168,7 +168,7 @@ TEST(a_query_of_nan_chooses_existing_components)
 /* The score of docs/method.md, section 4 over the active components of a kind, of all layers, each counted once. */
 TEST(similarity_uses_the_active_components)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     for (int kind = SFP__FP_L2P; kind <= SFP__FP_DUALPROMPT; kind++) {
         sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -205,7 +205,7 @@ static bool same_row(const sfp__param *p, const float *before, int row)
 
 TEST(general_prompts_train_always_and_expert_prompts_in_their_task)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
@@ -232,7 +232,7 @@ TEST(general_prompts_train_always_and_expert_prompts_in_their_task)
 
 TEST(l2p_trains_all_components)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
         sfp__learner_options o = options(&m, SFP__FP_L2P, tasks);
         o.fp.pool = PARTS; /* then every component is chosen */
@@ -256,7 +256,7 @@ TEST(l2p_trains_all_components)
  * further request trains all. */
 TEST(a_task_free_stream_activates_one_expert_prompt_at_a_time)
 {
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 0);
     o.fp.pool = 3;
     o.fp.span = 2; /* has no effect */
@@ -278,7 +278,7 @@ TEST(a_task_free_stream_activates_one_expert_prompt_at_a_time)
 TEST(keys_approach_the_queries_of_their_task)
 {
     enum { N = 24 };
-    OWNED_BY(free_model) model m = tiny_model(1);
+    OWNED_BY(free_world) world m = tiny_model(1);
     sfp__learner_options o = options(&m, SFP__FP_DUALPROMPT, 3);
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);

@@ -12,7 +12,7 @@
 #include "learner/predictor.h"
 #include "learner/state/state.h"
 
-AROUND_ALL(make_world, free_world)
+AROUND_ALL(make_small_world, free_small_world)
 AROUND_EACH(make_directory, remove_directory)
 
 static void assert_same_values(sfp__learner *a, sfp__learner *b)
@@ -33,7 +33,7 @@ TEST(a_saved_state_is_loaded)
 {
     for (int known = 0; known < 2; known++) {
         sfp__learner_options o = known ? small_options() : FREE();
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &o), *b = make_learner(&small, &o);
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* task-free: more classes than the initial capacity */
         feed(b, 0, 2, 0);
         if (!known) {
@@ -84,7 +84,7 @@ TEST(a_golden_state_loads)
     o.fp.length = 4;
     o.fp.tasks = 3;
     o.fp.classes = 6;
-    MUST(sfp__learner_create(v, threads, &o, &l, &err));
+    MUST(sfp__learner_create(v, small.pool, &o, &l, &err));
     MUST(sfp__learner_load(l, path, &err));
     assert_int_equal(l->fp->task, 1);
     assert_int_equal(l->fp->frozen_end, 4);
@@ -99,7 +99,7 @@ TEST(a_golden_state_loads)
     for (int i = 0; i < 6; i++)
         assert_false(sfp__learner_seen(l, i));
     o.fp.attune = false; /* then the tensors of the gate are not expected */
-    MUST(sfp__learner_create(v, threads, &o, &without, &err));
+    MUST(sfp__learner_create(v, small.pool, &o, &without, &err));
     REFUSED(sfp__learner_load(without, path, &err), SFP_ESHAPE, "tensor 'prompt.attune.gate.");
 }
 
@@ -120,7 +120,7 @@ static answers predict(void)
     answers a = {0};
     for (int i = 0; i < IMAGES; i++)
         list[i] = images[i * 13].rgb;
-    MUST(sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, &err));
+    MUST(sfp__predictor_open(small.vit, small.pool, in_directory("t"), 0, &p, &err));
     MUST(predict_into(p, IMAGES, list, NULL, NULL, a.label, a.logp, CLASSES, &about, &err));
     a.classes = about.classes;
     return a;
@@ -145,7 +145,7 @@ static void load_refused(sfp__learner *l, sfp_status status, const char *words)
 static void predict_refused(sfp_status status, const char *words)
 {
     sfp_predictor *p = NULL;
-    check_refused(sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, &err), status, words);
+    check_refused(sfp__predictor_open(small.vit, small.pool, in_directory("t"), 0, &p, &err), status, words);
     assert_null(p);
 }
 
@@ -159,10 +159,10 @@ static sfp__learner *save_method(const char *method)
     sfp__learner_options o = small_options();
     o.method = method;
     o.fp.classes = method ? 3 : 6;
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&small, &o);
     feed(l, 0, method ? 9 : 5, method ? 0 : 4);
     MUST(sfp__learner_save(l, in_directory("s"), &err));
-    return make_learner(&o);
+    return make_learner(&small, &o);
 }
 
 /* Returns whether a tensor is one of the sums, which only learning needs. */
@@ -364,7 +364,7 @@ static void save_bare(void)
 TEST(different_shapes_are_reported_by_option_name)
 {
     sfp__learner_options o = small_options();
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &o);
     feed(a, 0, 5, 4);
     MUST(sfp__learner_save(a, in_directory("s"), &err));
     const struct {
@@ -381,7 +381,7 @@ TEST(different_shapes_are_reported_by_option_name)
         else
             save_changed(NULL, NULL, NULL, NULL);
         for (int i = 0; i < (bare ? 4 : 5); i++) {
-            OWNED_PTR(sfp__learner_free) sfp__learner *b = make_learner(&list[i].o);
+            OWNED_PTR(sfp__learner_free) sfp__learner *b = make_learner(&small, &list[i].o);
             load_refused(b, SFP_EINVAL, list[i].words);
         }
     }
@@ -390,7 +390,7 @@ TEST(different_shapes_are_reported_by_option_name)
 TEST(the_input_size_can_be_read_without_a_backbone)
 {
     sfp__learner_options o = small_options();
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &o);
     MUST(sfp__learner_save(a, in_directory("s"), &err));
     const struct {
         const char *sizes;
@@ -417,7 +417,9 @@ TEST(the_input_size_can_be_read_without_a_backbone)
 TEST(a_class_that_is_new_to_a_loaded_state_activates_components)
 {
     const sfp__learner_options o = FREE(x.fp.span = 2);
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
+    OWNED_PTR(sfp__learner_free)
+    sfp__learner *a = make_learner(&small, &o),
+                 *b = make_learner(&small, &o), *c = make_learner(&small, &o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
     MUST(sfp__learner_save(a, in_directory("s"), &err));
     MUST(sfp__learner_load(b, in_directory("s"), &err));
@@ -431,7 +433,7 @@ TEST(a_class_that_is_new_to_a_loaded_state_activates_components)
 TEST(a_task_free_stream_keeps_its_classes)
 {
     const sfp__learner_options o = FREE();
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &o), *b = make_learner(&small, &o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
     MUST(sfp__learner_save(a, in_directory("t"), &err));
@@ -443,7 +445,7 @@ TEST(a_task_free_stream_keeps_its_classes)
 TEST(save_and_load_report_every_failed_allocation)
 {
     const sfp__learner_options o = FREE();
-    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&small, &o), *b = make_learner(&small, &o);
     feed(a, 0, TIMES, 0);
     MUST(sfp__learner_name_class(a, 0, "nought", &err));
     long failures = FAIL_EACH_ALLOCATION(sfp__learner_save(a, in_directory("s"), alloc_err), count_files() == 0);

@@ -204,6 +204,31 @@ static void check_features(sfp__vit *v, sfp__vit *like, double error)
         check_same("features", got, want, sizeof got);
 }
 
+/* Packing again reads what remains of the file, so it would reveal a page that was freed too early. */
+TEST(the_file_is_freed_where_nothing_reads_it)
+{
+    static const sfp__vit_config large = VIT(64, 4, 96, 2, 3, 160, 0, 1, .classes = CLASSES); /* tensors of several pages */
+    OWNED_PTR(done) checkpoint *p = begin(&large);
+    write_file(p);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p), *like = load_with_three_heads(p);
+    const uint8_t *bytes = (const uint8_t *)v->weights.blocks[1].qkv_w;
+    size_t pos = (size_t)v->tokens * 96, middle = 3 * 96 * 96 * sizeof(float) / 2, i = 0;
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    MUST(sfp__thread_pool_create(1, &pool, &err));
+    MUST(sfp__vit_free_packed(v, &err));
+    MUST(sfp__vit_plan_create(v, pool, &(sfp__vit_plan_options){0}, &plan, &err));
+    assert_null(v->weights.blocks[1].qkv_w);
+    while (i < 4096 && bytes[middle + i] == 0)
+        i++;
+    assert_int_equal(i, 4096); /* a page inside the tensor was returned */
+    check_same("positions", v->weights.pos, like->weights.pos, pos * sizeof(float));
+    check_same("head", v->weights.head_w, like->weights.head_w, (size_t)CLASSES * 96 * sizeof(float));
+    MUST(sfp__vit_hold_all(v, &err));
+    check_same("weights", v->weights.blocks[1].qkv_w, like->weights.blocks[1].qkv_w, 2 * middle);
+    sfp__vit_unhold_all(v);
+}
+
 TEST(a_written_vit_loads_and_computes_the_same)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);

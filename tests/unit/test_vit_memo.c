@@ -18,7 +18,7 @@ AROUND_EACH(make_directory, remove_directory)
 
 static sfp__time_source measured; /* of memos whose passes are charged */
 
-static sfp__vit_memo *make_memo_of(const model *m, int taps, bool charged)
+static sfp__vit_memo *make_memo_of(const world *m, int taps, bool charged)
 {
     static sfp__time_source paused = {.paused = true};
     const sfp__vit_memo_options o = {
@@ -28,7 +28,7 @@ static sfp__vit_memo *make_memo_of(const model *m, int taps, bool charged)
     return memo;
 }
 
-static sfp__vit_memo *make_memo(const model *m)
+static sfp__vit_memo *make_memo(const world *m)
 {
     return make_memo_of(m, 0, true);
 }
@@ -72,7 +72,7 @@ static float *embeddings(sfp__vit_plan *p, const float *const *xs, int n, sfp__v
     return out;
 }
 
-static sfp__vit_plan *make_plan(const model *m)
+static sfp__vit_plan *make_plan(const world *m)
 {
     const sfp__vit_plan_options o = {.mode = SFP__VIT_FORWARD};
     sfp__vit_plan *p = NULL;
@@ -82,7 +82,7 @@ static sfp__vit_plan *make_plan(const model *m)
 
 TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, 6, 2);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, 6, 2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
     const float **xs = make_inputs(1);
     for (int round = 0; round < 3; round++) {
@@ -103,7 +103,7 @@ TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
 
 TEST(a_micro_batch_of_which_only_some_values_are_known_is_computed)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, 3, 2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
     OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo_of(&m, 0, false);
     const float **xs = make_inputs(4);
@@ -118,8 +118,8 @@ TEST(a_micro_batch_of_which_only_some_values_are_known_is_computed)
 
 TEST(another_backbone_image_or_input_has_other_values)
 {
-    OWNED_BY(free_model) model a = make_model(S, 4, D, 3, 1);
-    OWNED_BY(free_model) model b = make_model(S, 4, D, 3, 1);
+    OWNED_BY(free_world) world a = make_model(S, 4, D, 3, 1);
+    OWNED_BY(free_world) world b = make_model(S, 4, D, 3, 1);
     b.vit->weights.blocks[2].fc2_b[D - 1] += 1e-3f;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan_a = make_plan(&a), *plan_b = make_plan(&b);
     OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo_a = make_memo(&a);
@@ -135,7 +135,7 @@ TEST(another_backbone_image_or_input_has_other_values)
 
 TEST(values_that_are_read_are_charged_the_time_of_those_that_were_computed)
 {
-    OWNED_BY(free_model) model m = make_model(64, 4, 64, 6, 1); /* a pass takes milliseconds */
+    OWNED_BY(free_world) world m = make_model(64, 4, 64, 6, 1); /* a pass takes milliseconds */
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
     float *x = filled(3 * 64 * 64, 0.5f), *out = floats(40 * 64);
     const float *xs[40];
@@ -163,7 +163,7 @@ TEST(values_that_are_read_are_charged_the_time_of_those_that_were_computed)
 
 TEST(a_paused_cache_is_not_used)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, 2, 1);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, 2, 1);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
     OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
     const float **xs = make_inputs(3);
@@ -181,7 +181,7 @@ enum { DEPTH = 6, ROWS = 2, QUERIES = 9 };
 
 /* Runs a pass over all inputs that computes taps: one without prompts or, if `prompts` is not NULL, one that computes the first
  * QUERIES queries. Returns the queries, the taps with the mean tap and the features: (N, (taps + 3) * D) floats in three parts. */
-static float *tapped(const model *m, sfp__vit_plan_options o, const sfp__vit_prompt *prompts, const float *const *xs, int taps,
+static float *tapped(const world *m, sfp__vit_plan_options o, const sfp__vit_prompt *prompts, const float *const *xs, int taps,
                      sfp__vit_memo *memo)
 {
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
@@ -203,7 +203,7 @@ static float *tapped(const model *m, sfp__vit_plan_options o, const sfp__vit_pro
 TEST(taps_from_the_cache_have_the_same_bits_whatever_their_number)
 {
     static const sfp__vit_plan_options plans[] = {{0}, {.all_tokens = true}};
-    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 2);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, DEPTH, 2);
     const float **xs = make_inputs(5);
     sfp__rng rng = sfp__rng_init(6, 0);
     float *prefix = floats((size_t)N * ROWS * D);
@@ -228,7 +228,7 @@ TEST(taps_from_the_cache_have_the_same_bits_whatever_their_number)
 
 TEST(more_taps_than_an_entry_has_are_computed)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 1);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, DEPTH, 1);
     const float **xs = make_inputs(7);
     const float *want = tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, DEPTH, NULL);
     static const int memos[] = {0, DEPTH, DEPTH};
@@ -250,7 +250,7 @@ TEST(more_taps_than_an_entry_has_are_computed)
 
 TEST(an_entry_with_a_damaged_tap_is_computed_again)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 1);
+    OWNED_BY(free_world) world m = make_model(S, 4, D, DEPTH, 1);
     const float **xs = make_inputs(8);
     const float *want = tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 2, NULL);
     for (int round = 0; round < 3; round++) {
@@ -276,7 +276,7 @@ static const char *const systems[][3] = {{"streamfp", "streamfp", NULL}, {"rando
                                          {"streamfp", "ssd", NULL},      {NULL, NULL, "ranpac"}};
 
 /* Learns for 12 timestamps in two tasks, predicts, and returns the bytes of the state and the predictions. */
-static char *learn(const model *m, const char *const system[3], sfp__vit_memo *memo, size_t *size)
+static char *learn(const world *m, const char *const system[3], sfp__vit_memo *memo, size_t *size)
 {
     sfp__learner_options o = small_options(m, 2, 6);
     o.method = system[2];
@@ -317,7 +317,7 @@ static char *learn(const model *m, const char *const system[3], sfp__vit_memo *m
 TEST(learners_and_predictors_compute_the_same_bytes_with_a_cache)
 {
     for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
-        OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+        OWNED_BY(free_world) world m = make_model(S, 4, D, 3, 2);
         size_t want_size, size;
         const char *want = learn(&m, systems[i], NULL, &want_size);
         for (int round = 0; round < 2; round++) {

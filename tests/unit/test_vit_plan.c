@@ -238,7 +238,9 @@ static divided run_divided(sfp__vit *v, int threads, int b, bool prompted)
     OWNED_PTR(sfp__vit_plan_free)
     sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.prefix_rows = ROWS, .queries = prompted});
     MUST(sfp__vit_plan_prepare(plan, DIVIDED_B, &err));
-    assert_int_equal(plan->parts, threads == 1 ? 0 : threads); /* else nothing is tested */
+    /* Else nothing is tested. The rows of a product of another library may depend on their number: then one part is right. */
+    if (plan->parts != 1 || strncmp(sfp__gemm_backend(), "oneDNN", 6) == 0)
+        assert_int_equal(plan->parts, threads == 1 ? 0 : threads);
     run(plan, &p);
     return d;
 }
@@ -378,6 +380,58 @@ TEST(a_run_after_the_first_allocates_nothing)
 #endif
     }
     sfp__vit_weights_done(&small, &g);
+}
+
+/* Whether all plain matrices of the blocks are there, or none. */
+static bool has_matrices(const sfp__vit *v)
+{
+    int there = 0;
+    for (int i = 0; i < v->config.depth; i++) {
+        const sfp__vit_block_weights *b = &v->weights.blocks[i];
+        there += !!b->qkv_w + !!b->proj_w + !!b->fc1_w + !!b->fc2_w;
+    }
+    assert_true(there == 0 || there == 4 * v->config.depth);
+    return there > 0;
+}
+
+/* Plans in this order pack again from packed copies: the transposed ones, and the joint q, k, v of the last block from separate ones. */
+TEST(plain_weights_are_freed_and_restored_with_the_same_bytes)
+{
+    OWNED_PTR(sfp__vit_free) sfp__vit *kept = make_vit(&small), *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
+    size_t count = 0;
+    MUST(sfp__vit_free_packed(v, &err));
+    assert_true(has_matrices(v));
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *forward = make_plan(v, pool, (sfp__vit_plan_options){.prefix_rows = ROWS});
+    assert_false(has_matrices(v));
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool), *like = make_prefix_plan(kept, pool);
+    OWNED_PTR(sfp__vit_plan_free)
+    sfp__vit_plan *whole = make_plan(v, pool, (sfp__vit_plan_options){.prefix_rows = ROWS, .all_tokens = true}),
+                  *whole_like = make_plan(kept, pool, (sfp__vit_plan_options){.prefix_rows = ROWS, .all_tokens = true});
+    assert_false(has_matrices(v));
+    batch a = make_batch(&small, MAX_B), b = make_batch(&small, MAX_B);
+    sfp__vit_pass pa = pass_of(&a, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B),
+                  pb = pass_of(&b, &small, SFP__VIT_GRAD_PREFIX, 0, MAX_B);
+    run(plan, &pa);
+    run(like, &pb);
+    compare(&a, &b, 0);
+    pa = pass_of(&a, &small, SFP__VIT_FORWARD, 0, MAX_B), pb = pass_of(&b, &small, SFP__VIT_FORWARD, 0, MAX_B);
+    run(whole, &pa);
+    run(whole_like, &pb);
+    compare(&a, &b, 0);
+
+    check_same("first row", sfp__vit_first_row(v, 2), sfp__vit_first_row(kept, 2), (size_t)small.dim * sizeof(float));
+    MUST(sfp__vit_hold(v, 1, SFP__VIT_FC2, &err));
+    MUST(sfp__vit_hold_all(v, &err));
+    assert_true(has_matrices(v));
+    float *got = all_weights(&small, &v->weights, &count), *want = all_weights(&small, &kept->weights, &count);
+    check_same("weights", got, want, count * sizeof *got);
+    sfp__vit_unhold_all(v);
+    assert_null(v->weights.blocks[0].fc2_w);
+    assert_non_null(v->weights.blocks[1].fc2_w);
+    sfp__vit_unhold(v, 1, SFP__VIT_FC2);
+    assert_false(has_matrices(v));
+    REFUSED(sfp__vit_set_weights(v, &kept->weights, &err), SFP_EINVAL, "only packed copies");
 }
 
 static size_t bytes_of(const sfp__vit_plan *p)

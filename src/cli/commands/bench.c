@@ -222,6 +222,7 @@ static sfp_status prepare(bench *t, sfp_error *err)
     const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD, .merge_tokens = t->merge_tokens},
                                 prompted = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
+    TRY(sfp__vit_free_packed(t->vit, err));
     TRY(sfp__block(&t->block, SFP__LIST(list), err));
     fill_normal(t->x, b * 3 * S * S, 1);
     fill_normal(t->head, CLASSES * D, 2);

@@ -327,7 +327,7 @@ static sfp_status run_all(sfp__predict *p, sfp_error *err)
 static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
-        return "--topk and --eval exclude each other: --eval counts (top-1 and top-5) and prints no classes per image";
+        return "--topk has no effect with --eval, which prints only top-1 and top-5 accuracy; remove one of them";
     if (!sfp__args_string(a, "features") &&
         (sfp__args_given(a, "taps") || sfp__args_given(a, "tap-mean") || sfp__args_given(a, "merge-tokens")))
         return "--taps, --tap-mean and --merge-tokens have no effect without --features";

@@ -1,5 +1,5 @@
 /* streamfp suspects and streamfp queue: what a person should look at in a run with a watched directory. Images are read again from their
- * paths; one that is gone or cannot be decoded is reported, counted and left out. */
+ * paths; one that is gone or cannot be decoded is reported, counted and skipped. */
 #include "cli/command.h"
 #include "cli/engine.h"
 #include "cli/output.h"
@@ -148,7 +148,7 @@ static sfp_status read_chunk(review *r, size_t from, int n, size_t at, int *read
     for (int i = 0; i < n; i++) {
         sample *s = &r->samples[from + (size_t)i], now = *s;
         if (answers[i].status) {
-            sfp__warn("%s; the sample is left out", sfp_predictor_image_error(r->predictor, i));
+            sfp__warn("%s; the sample is skipped", sfp_predictor_image_error(r->predictor, i));
             r->unreadable++;
             continue;
         }
@@ -294,7 +294,7 @@ static sfp_status run_queue(const sfp__args *args, sfp_error *err)
 
 #define DIRECTORY                                                                                                              \
     "DIR is the --out directory of a run with a watched directory, running or not; its state is read. Images are read again, " \
-    "from a feature cache if the run has one. Those that are gone or cannot be decoded are reported and left out; the exit "   \
+    "from a feature cache if the run has one. Those that are gone or cannot be decoded are reported and skipped; the exit "    \
     "status is then 1."
 
 const sfp__command sfp__cmd_suspects = {

@@ -22,7 +22,7 @@ static const sfp__opt merge_options[] = {
     SFP__ROW_FLAG("sums-only",
                   "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
     SFP__ROW_INT("min-count", "N", "2", 2, 1 << 30,
-                 "With --sums-only: leave out classes with fewer samples. The sum over one sample is the sample."),
+                 "With --sums-only: exclude classes with fewer samples. The sum over one sample is the sample."),
     SFP__ROW_STRING("follow", "DIR", NULL,
                     "Add up what the workers of a message log have committed (--share DIR of 'run'), instead of files."),
     SFP__ROW_REAL("every", "SECONDS", "0", 0, 1e6, "With --follow: do it again and again, until Ctrl-C; 0: once."),
@@ -30,7 +30,7 @@ static const sfp__opt merge_options[] = {
     SFP__ROW_JSON,
 };
 
-/* The classes that were left out, by name. */
+/* The names of the excluded classes. */
 typedef struct left_out {
     sfp__strings names;
     bool failed; /* no memory */
@@ -59,7 +59,7 @@ static sfp_status warn_left_out(const left_out *l, int64_t min_count, sfp_error 
         sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(l->names.s[i], shown, sizeof shown));
     TRY(sfp__check_memory(!l->failed && !list.failed, err));
     if (n > 0)
-        sfp__warn("%d class%s with fewer than %lld samples %s left out: %s", n, n == 1 ? "" : "es", (long long)min_count,
+        sfp__warn("%d class%s with fewer than %lld samples %s excluded: %s", n, n == 1 ? "" : "es", (long long)min_count,
                   n == 1 ? "was" : "were", list.s);
     return SFP_OK;
 }

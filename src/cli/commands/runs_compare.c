@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MIN_INTERVAL = 3 }; /* people see an interval from so many runs on: with two, it can be wider than 100 points */
+enum { MIN_INTERVAL = 3 }; /* minimum number of runs for which an interval is shown: with two it can be wider than 100 points */
 
 /* The quantile 0.975 of Student's t: exact up to 10 degrees of freedom, then to six digits by the expansion in 1 / df. */
 static double student_t(int df)

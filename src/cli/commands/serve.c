@@ -35,6 +35,23 @@ static const sfp__opt own[] = {
                  .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1,
                   "Share of the time in which samples are learned; the rest is left to answers.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_SWITCH(
+        "sandbox", "on",
+        "Decode images in processes without files and network, and with limits of memory and time (seccomp, Landlock).",
+        .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING("mqtt", "HOST[:PORT]", NULL, "An MQTT broker, from which images are taken and which is told the answers.",
+                    .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING(
+        "mqtt-topic", "[MODEL=]PATTERN", NULL,
+        "Topics of images, such as frigate/+/dog/snapshot; may be repeated. A level {label} is the label of its images.",
+        .scope = SFP__SCOPE_COMMAND, .repeats = true),
+    SFP__ROW_STRING("mqtt-login", "FILE", NULL, "File with a line USER:PASSWORD for the broker.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING("mqtt-agree", "K/N", "3/3", "An answer is told when K of the last N answers of a camera agree.",
+                    .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_REAL("mqtt-threshold", "P", "0.8", 0, 1, "Probability from which on an answer counts for --mqtt-agree.",
+                  .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_STRING("mqtt-discovery", "PREFIX", "homeassistant", "Topic under which Home Assistant looks for new entities.",
+                    .scope = SFP__SCOPE_COMMAND),
 };
 enum { OWN = sizeof own / sizeof *own };
 
@@ -108,6 +125,24 @@ static void on_ready(const char *address)
     (void)fflush(stdout);
 }
 
+/* What is learned: what is sent to the service, and perhaps a directory in sync. */
+static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, int models, sfp_error *err)
+{
+    static const char sync[] = ",sync";
+    const char *data = sfp_settings_get(settings, "data");
+    if (!data || !sfp__args_given(a, "data") || strncmp(data, "submitted", 9) == 0)
+        return SFP_OK;
+    size_t n = strlen(data), end = strlen(sync);
+    bool watched = strncmp(data, "watch:", 6) == 0 && n > end && strcmp(data + n - end, sync) == 0;
+    if (!watched)
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s', expected submitted, or watch:DIR,sync for a directory that is learned, too", data);
+    if (models > 1)
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s' for %d models, expected one model: a directory is learned by one", data, models);
+    return SFP_OK;
+}
+
 static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *err)
 {
     const char *models = sfp__args_string(a, "model"), *out = sfp__args_string(a, "out");
@@ -118,19 +153,25 @@ static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *e
                             .max_connections = (int)sfp__args_int(a, "max-connections"),
                             .workers = (int)sfp__args_int(a, "workers"),
                             .cpu_share = sfp__args_real(a, "cpu-share"),
+                            .sandbox = sfp__args_flag(a, "sandbox"),
+                            .mqtt = sfp__args_string(a, "mqtt"),
+                            .mqtt_topics = sfp__args_string(a, "mqtt-topic"),
+                            .mqtt_login = sfp__args_string(a, "mqtt-login"),
+                            .mqtt_agree = sfp__args_string(a, "mqtt-agree"),
+                            .mqtt_threshold = sfp__args_real(a, "mqtt-threshold"),
+                            .mqtt_discovery = sfp__args_string(a, "mqtt-discovery"),
                             .settings = settings,
                             .log = sfp__print_log,
                             .hangup = &hangup};
     if (!models == !out)
         return sfp__fail_usage(
             err, "--out or --model is missing, or both are given, expected one of them: where a model and its samples are kept");
+    if (!o.mqtt && o.mqtt_topics)
+        return sfp__fail_key(err, "mqtt", SFP_EINVAL, "mqtt is missing, expected the broker of --mqtt-topic");
     OWNED char *text = sfp__strdup(models ? models : out);
     TRY(sfp__check_memory(text, err));
     TRY(read_models(&o, text, models != NULL, err));
-    const char *data = sfp_settings_get(settings, "data");
-    if (data && sfp__args_given(a, "data") && strncmp(data, "submitted", 9) != 0)
-        return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%.80s', expected submitted: the service learns what is sent to it", data);
+    TRY(check_data(a, settings, o.model_count, err));
     if (!sfp__args_given(a, "data"))
         TRY(sfp_settings_set(settings, "data", "submitted", err));
     TRY(sfp_settings_set(settings, "resume", "on", err));
@@ -171,6 +212,7 @@ const sfp__command sfp__cmd_serve = {
             "learned, and the service continues there. When it is ready, it prints its address.\n\n"
             "Without --token-file only this machine can connect. SIGTERM answers what has begun, writes a checkpoint and ends.",
     .examples = "  streamfp serve --out shop\n"
+                "  streamfp serve --out dogs --mqtt homeassistant.local --mqtt-topic 'frigate/+/dog/snapshot'\n"
                 "  streamfp serve --model dogs=runs/dogs --model cars=runs/cars --listen 0.0.0.0:8080 --token-file token\n"
                 "  curl --data-binary @cup.jpg 'http://127.0.0.1:8080/v1/samples?label=cup'\n"
                 "  curl --data-binary @photo.jpg http://127.0.0.1:8080/v1/predict\n",

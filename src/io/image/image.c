@@ -17,11 +17,27 @@ sfp__image_options sfp__image_options_defaults(void)
     return (sfp__image_options){.max_pixels = 178956970, .max_bytes = (size_t)256 << 20};
 }
 
+static struct {
+    uint8_t *at; /* NULL: none */
+    size_t bytes;
+    bool taken;
+} place;
+
+void sfp__image_place(uint8_t *at, size_t bytes)
+{
+    place.at = at;
+    place.bytes = bytes;
+    place.taken = false;
+}
+
 void sfp__image_done(sfp__image *im)
 {
     if (!im)
         return;
-    sfp__free(im->rgb);
+    if (im->rgb && im->rgb == place.at)
+        place.taken = false;
+    else
+        sfp__free(im->rgb);
     *im = (sfp__image){0};
 }
 
@@ -47,7 +63,11 @@ sfp_status sfp__image_check_size(const char *label, int64_t width, int64_t heigh
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err)
 {
     TRY(sfp__image_check_size(label, width, height, max_pixels, err));
-    uint8_t *rgb = sfp__malloc(3 * (size_t)width * (size_t)height);
+    size_t bytes = 3 * (size_t)width * (size_t)height;
+    bool placed = place.at && !place.taken && bytes <= place.bytes;
+    uint8_t *rgb = placed ? place.at : sfp__malloc(bytes);
+    if (placed)
+        place.taken = true;
     if (!rgb)
         return sfp__image_nomem(label, width, height, err);
     *out = (sfp__image){(int)width, (int)height, rgb};
@@ -93,12 +113,21 @@ static sfp_status turn_upright(const char *label, sfp__image *im, int orientatio
     return SFP_OK;
 }
 
+static sfp__image_decoder *other_decoder;
+
+void sfp__image_decode_by(sfp__image_decoder *decoder)
+{
+    other_decoder = decoder;
+}
+
 sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                              sfp_error *err)
 {
     sfp__image_options defaults = sfp__image_options_defaults();
     if (!opt)
         opt = &defaults;
+    if (other_decoder)
+        return other_decoder(label, bytes, size, opt, out, err);
     if (size > opt->max_bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
     sfp__decode_fn *decode = find_decoder(bytes, size);

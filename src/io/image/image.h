@@ -30,6 +30,13 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
                              sfp_error *err);
 void sfp__image_done(sfp__image *im);
 
+/* Lets another function do what sfp__image_decode does, for example in another process; NULL: itself. No thread decodes meanwhile. */
+typedef sfp_status sfp__image_decoder(const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
+                                      sfp__image *out, sfp_error *err);
+void sfp__image_decode_by(sfp__image_decoder *decoder);
+/* For a process that decodes one image at a time: pixels that fit are at this place, which may be shared with another process. */
+void sfp__image_place(uint8_t *at, size_t bytes);
+
 /* Reads the bytes of an image file, at most max_bytes; *bytes is newly allocated. */
 sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
 

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define TENSORS_MAX ((size_t)100000)
 #define NAMES_MAX ((size_t)64 << 20) /* maximum bytes of all names */
@@ -137,6 +139,42 @@ void sfp__tensor_file_close(sfp__tensor_file *f)
     sfp__map_close(&f->map);
     sfp__free(f->path);
     sfp__free(f);
+}
+
+/* ------------------------------------------------------------------ release */
+
+static int compare_span(const void *pa, const void *pb)
+{
+    const sfp__span *a = pa, *b = pb;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+/* Returns the whole pages in [from, end). */
+static void release_pages(uintptr_t from, uintptr_t end)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    from = (from + page - 1) / page * page;
+    end = end / page * page;
+    if (from < end)
+        (void)madvise((void *)from, end - from, MADV_DONTNEED);
+}
+
+void sfp__tensor_file_keep_only(sfp__tensor_file *f, size_t count, sfp__span *keep)
+{
+    uintptr_t at = (uintptr_t)f->map.bytes, end = at + f->map.size;
+    if (!f->map.bytes)
+        return;
+    if (count > 0)
+        qsort(keep, count, sizeof *keep, compare_span);
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t from = (uintptr_t)keep[i].from, after = (uintptr_t)keep[i].end;
+        if (after <= at || from >= end)
+            continue; /* in a span before it, or not of this file */
+        if (from > at)
+            release_pages(at, from);
+        at = after;
+    }
+    release_pages(at, end);
 }
 
 /* ------------------------------------------------------------------- lookup */

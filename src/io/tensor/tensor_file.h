@@ -37,6 +37,14 @@ sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, si
 void sfp__tensor_file_close(sfp__tensor_file *f);
 DEFINE_OWNED_PTR(sfp__tensor_file, sfp__tensor_file_close)
 
+/* Bytes [from, end). */
+typedef struct sfp__span {
+    const void *from, *end;
+} sfp__span;
+/* Returns the memory of the file to the system, except that of the spans, which it sorts. The data of other tensors must not be read
+ * any more. Bytes of the caller and those that were copied from the file remain. */
+void sfp__tensor_file_keep_only(sfp__tensor_file *f, size_t count, sfp__span *keep);
+
 const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name); /* NULL: no such tensor */
 sfp_status sfp__tensor_file_need(const sfp__tensor_file *f, const char *name, const sfp__tensor **out, sfp_error *err);
 const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key); /* NULL: no such key */

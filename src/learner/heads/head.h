@@ -76,10 +76,11 @@ sfp_status sfp__head_drop_samples(sfp__head *h, sfp_error *err);
 sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err);
 /* Computes the log-probabilities (n, classes); labels seen that are not below `classes` are excluded. */
 sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact, int classes, float *out, sfp_error *err);
-/* Computes for n samples that were learned with these labels the log-probabilities (n, classes) that the head would give them had it not
- * learned the sample, and its sfp__head_unknown (n). They are exact: in closed form, with the strengths (ridge: scaling and n lambda; slda:
- * shrinkage) that were chosen with all samples. A class without other samples has -INFINITY; so have all classes for a
- * sample whose class has none. Fails as sfp__head_forget, but not with SFP_ENOTFOUND. */
+/* Judges n samples that were learned with these labels. For each sample, writes the log-probabilities (n, classes) and the
+ * sfp__head_unknown (n) of the head as if it had not learned this sample. They are computed exactly, in closed form, with the
+ * strengths (ridge: scaling and n lambda; slda: shrinkage) that were chosen with all samples. A class whose only sample is the
+ * judged one has -INFINITY; if the judged sample is the only one of its class, all classes have. Fails for the reasons of
+ * sfp__head_forget, except SFP_ENOTFOUND. */
 sfp_status sfp__head_judge(sfp__head *h, int n, const float *query, const int32_t *label, int classes, float *out, float *unknown,
                            sfp_error *err);
 /* Returns the factor of the scores that was fitted on held-out samples; NAN: the kind has none. softmax(logp / scale) are the
@@ -104,7 +105,7 @@ size_t sfp__head_sums_bytes(const sfp__head *h);
  * written one, but cannot learn: update fails with SFP_EUNSUPPORTED. With v->sums the sums are visited, in addition when writing with
  * v->inference_only, alone when reading: a head that was read this way learns, and computes its solutions from the sums. */
 sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err);
-/* The same with the prefix head.KIND; h NULL: nothing is visited. */
+/* sfp__head_visit for tensors with the prefix head.KIND. h NULL: nothing is visited. */
 sfp_status sfp__head_visit_named(sfp__head *h, const sfp__visitor *with, sfp_error *err);
 
 #endif

@@ -18,7 +18,7 @@
 typedef struct ncm {
     sfp__head base;
     sfp__sums sums;
-    /* Derived by refresh from `solved` samples. */
+    /* The members below are computed from the sums by ncm_refresh, when the head had learned `solved` samples. */
     int64_t solved;
     double *mean;      /* (capacity, D) */
     double *grand;     /* (D) mean of all samples */

@@ -30,12 +30,10 @@
 
 enum { DECADES = 8, LOWEST = -5 };         /* lambda is one of 10^-5 .. 10^2 */
 enum { STANDARD, SOFT, SOFTER, SCALINGS }; /* values of strength[SFP__SCALING] */
-enum { LEFT_OUT_MIN = 10 };                /* samples that must be left out to choose */
-enum { LEFT_OUT_MIN_OWN = 64 };            /* the same for the own solution of ridge where choosing is slow */
-enum {
-    GROWTH = 8,
-    GROWTH_FAST = 2
-}; /* the own solution is solved again with so many times the samples; slda and few samples: fast */
+enum { LEFT_OUT_MIN = 10 };                /* minimum number of left-out samples with which strengths are chosen */
+enum { LEFT_OUT_MIN_OWN = 64 };            /* LEFT_OUT_MIN for the own solution of ridge, where choosing is slow */
+/* The own solution is computed again when the number of samples has grown by this factor; FAST: for slda, and for few samples. */
+enum { GROWTH = 8, GROWTH_FAST = 2 };
 enum { COUNTERS = 5 };
 enum { PENDING = 32 }; /* samples that the own solution takes in at a time, at most */
 enum { BEHIND = 64 };  /* it may lack one of this many samples */
@@ -79,13 +77,13 @@ typedef struct ridge {
     follow follow;
     sfp__novelty novelty; /* of the exact solution */
     double lambda, share; /* of the solve in progress; share: that of the shrinkage of slda */
-    int64_t factored;     /* `matrix` has the factor of the exact solution of so many samples; 0: it has not */
+    int64_t factored;     /* number of samples whose exact solution `matrix` factors; 0: it has no factor */
     /* Workspace of a solve. */
     double *matrix;          /* triangle */
     double *z, *norm;        /* (D), (SFP__SUMS_KEPT) */
     double *prior, *scores;  /* (capacity), (SFP__SUMS_KEPT, capacity) */
     double *block, *product; /* (SFP__TRIANGLE_BLOCK, D) each */
-    /* The same for few samples, of which all are kept: `matrix` contains T = Z (x - m), (n, D). */
+    /* Workspace of a solve if all samples are kept: `matrix` then contains T = Z (x - m), (n, D). */
     bool few;
     int gram_scaling;     /* scaling of T and `gram`; -1: they are not computed */
     double *gram;         /* triangle: T T^t / n */
@@ -172,15 +170,16 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
 
 /* ---------------------------------------------------------------- matrices */
 
-/* Writes the mean and the shares of the classes. */
+/* Writes the mean (NULL: not) and the shares of the classes. */
 static void summarise(ridge *m, double *mean)
 {
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)m->base.opt.dim;
-    memset(mean, 0, d * sizeof *mean);
+    if (mean)
+        memset(mean, 0, d * sizeof *mean);
     for (int r = 0; r < m->base.rows; r++) {
         m->prior[r] = u->mass[r] / u->total;
-        for (size_t i = 0; i < d; i++)
+        for (size_t i = 0; mean && i < d; i++)
             mean[i] += u->class_sum[(size_t)r * d + i] / u->total;
     }
 }
@@ -529,8 +528,9 @@ static double leave_out_ridge(const ridge *m, const solution *s, left_out o, dou
     return error;
 }
 
-/* The same for slda, without an error. The sample is u away from the mean mu_y of its class; without it, the covariance changes by a
- * multiple of u u^T, and mu_y moves away from it. Scores are half of the negative squared distances to the means. */
+/* Writes the scores of slda for a left-out sample to `out`. The sample is u away from the mean mu_y of its class; without it, the
+ * covariance changes by a multiple of u u^T, and mu_y moves away from it. Scores are half of the negative squared distances to
+ * the means. */
 static void leave_out_slda(const ridge *m, const solution *s, left_out o, double *out)
 {
     const sfp__sums *u = &m->sums;
@@ -808,7 +808,7 @@ static bool is_due(const ridge *m)
            m->sums.weight >= 2 * f->weight || m->sums.weight < f->weight;
 }
 
-/* Returns whether the own solution lacks a class, or so many samples that its predictions are worse. */
+/* Returns whether the own solution is out of date: it lacks a class, or so many recent samples that it predicts worse. */
 static bool is_behind(const ridge *m)
 {
     return m->own.rows < m->base.rows || m->follow.pending * m->sums.weight * BEHIND >= m->sums.total;
@@ -934,19 +934,23 @@ static double ridge_scale(const sfp__head *h, bool exact)
     return (exact ? m->exact : m->own).strength[SFP__SCALE];
 }
 
-/* Solves the exact solution again if its factor is gone, or never was because there are few samples. Its weights stay, to the last bit. */
+/* Solves the exact solution again if its factor is gone, or never was because there are few samples. The solution itself stays: another
+ * thread may be writing it to a file. */
 static sfp_status factor_exact(ridge *m, sfp_error *err)
 {
-    OWNED double *weight = NULL;
-    solution *s = &m->exact;
-    size_t bytes = (size_t)m->base.opt.dim * (size_t)s->rows * sizeof *weight;
+    OWNED double *memory = NULL;
+    solution s = m->exact;
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)m->base.rows;
     if (m->factored == m->base.n)
         return SFP_OK;
-    TRY(sfp__alloc(&weight, bytes / sizeof *weight, sizeof *weight, err));
-    memcpy(weight, s->weight, bytes);
+    TRY(sfp__alloc(&memory, (d + 2) * rows + d, sizeof *memory, err));
+    s.weight = memory;
+    s.gain = memory + d * rows;
+    s.bias = s.gain + rows;
+    s.centre = s.bias + rows;
     m->few = false;
-    solve(m, s);
-    memcpy(s->weight, weight, bytes);
+    solve(m, &s);
+    m->factored = m->base.n;
     return SFP_OK;
 }
 
@@ -958,7 +962,7 @@ static sfp_status ridge_judge(sfp__head *h, int n, const float *x, const int *ro
     double norm[SFP__HEAD_GRAIN], all = (double)h->n;
     TRY(factor_exact(m, err));
     m->few = false;
-    summarise(m, m->exact.centre);
+    summarise(m, NULL);
     measure(m, s, n, x, norm);
     for (int k = 0; k < n; k++, x += h->opt.dim, out += h->rows) {
         const left_out o = {x, row[k], norm[k], -1};

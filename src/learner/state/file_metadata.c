@@ -268,7 +268,7 @@ static unsigned long backbone_sum(const sfp__vit *vit)
             sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
     for (int b = 0; b < c->depth; b++) {
         const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
-                              w->blocks[b].qkv_w};
+                              sfp__vit_first_row(vit, b)};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             if (all[i])
                 sum = crc32_z(sum, (const unsigned char *)all[i], D); /* only the first row of qkv */

@@ -373,7 +373,7 @@ sfp_status sfp__saved_sums_match(const sfp__saved_sums *from, const sfp__known_c
     int end = label_end(from->head), ours = label_end(here->head);
     m.count = from->names.count > end ? from->names.count : end;
     ours = here->count > ours ? here->count : ours;
-    int size = m.count + (ours > m.count ? ours : m.count); /* so many labels are enough for both */
+    int size = m.count + (ours > m.count ? ours : m.count); /* enough labels for the classes of both */
     TRY(sfp__alloc(&sorted, (size_t)here->count, sizeof *sorted, err));
     TRY(sfp__alloc(&theirs, (size_t)from->names.count, sizeof *theirs, err));
     TRY(sfp__alloc(&by, (size_t)size + 1, sizeof *by, err));

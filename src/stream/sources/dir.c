@@ -11,11 +11,16 @@
  * corrects one that was learned. So does a line NAME,LABEL in PATH/labels.csv (dir.h), before or after the image arrives. An unlabelled
  * image that is linked or copied into the directory of a class gets this label.
  *
+ * watch:PATH,sync: what is learned follows the directory (dir_sync.c has the deletions). Images are kept in the store, from which a deleted one
+ * is taken out, and samples may be submitted, too.
+ *
  * A file that cannot be read in its turn (empty, or still open for writing at the end) is skipped. One that was removed before is not a
  * sample. Changes by other
  * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After several
  * attempts sfp__source_settle decides: the file is skipped, or the source fails. */
 #include "stream/sources/dir.h"
+
+#include "stream/submitted.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,7 +42,10 @@ typedef struct dir_source {
     sfp__dir_item last;            /* the last item */
     uint64_t last_id;              /* its sample, if last_stored */
     bool last_stored;
-    bool gone; /* the warning about a file that was removed before it was read was given */
+    bool gone;           /* the warning about a file that was removed before it was read was given */
+    sfp__source_ops ops; /* sync: dir_ops, with images */
+    sfp__offers offers;  /* likewise: submitted samples */
+    sfp__dir_sync *sync; /* NULL: not in sync */
     int failed; /* attempts at reading it that failed because of memory, descriptors or the disk; above 0: it is the next item, too */
 } dir_source;
 
@@ -182,6 +190,8 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     class = *label >= 0 ? s->classes.name[*label] : NULL;
     TRY(sfp__store_find(s->store, path, &row, &found, err));
     bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
+    if (found && !stays && s->sync)
+        TRY(sfp__dir_sync_replaced(s->sync, s->store, &row, err));
     if (!stays) {
         sfp__stored_done(&row);
         TRY(find_moved(s, digest, class != NULL, &row, &found, &gone, err));
@@ -197,7 +207,7 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     if (found && (!class || older) && row.label)
         TRY(number_of(s, row.label, strlen(row.label), label, err));
     if (found) {
-        if (gone || strcmp(row.name, path) == 0)
+        if (gone || s->sync || strcmp(row.name, path) == 0)
             TRY(sfp__store_moved(s->store, row.id, path, stamp, changes ? class : NULL, err));
         else if (!stays)
             TRY(sfp__store_add_name(s->store, row.id, path, changes ? class : NULL, err));
@@ -208,6 +218,15 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     }
     s->last_stored = true;
     return SFP_OK;
+}
+
+/* Reads an image that the store keeps; *found false: it does not. */
+static sfp_status read_kept(const dir_source *s, uint64_t id, sfp__raw_image *out, bool *found, sfp_error *err)
+{
+    sfp_status status = sfp__store_image(s->store, id, &out->bytes, &out->size, err);
+    out->kind = SFP__RAW_IMAGE_ENCODED;
+    *found = !status;
+    return status == SFP_ENOTFOUND ? SFP_OK : status;
 }
 
 /* A sample that is delivered again has the bytes that it had. */
@@ -248,7 +267,11 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
         if (*skip)
             return SFP_OK;
     }
-    sfp_status status = s->last.unfinished
+    bool kept = false;
+    if (s->sync && s->last_stored)
+        TRY(read_kept(s, s->last_id, &p, &kept, err));
+    sfp_status status = kept ? SFP_OK
+                        : s->last.unfinished
                             ? sfp__fail(err, SFP_EFORMAT, "%s: file was still open for writing when the stream ended", path)
                             : sfp__raw_image_read(path, &p, err);
     if (sfp__is_machine_error(status))
@@ -260,6 +283,8 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p.bytes, p.size);
     TRY(s->last_stored ? check_bytes(s, path, &digest, &record->label, skip, err)
                        : identify(s, &stamp, &digest, &record->label, skip, err));
+    if (s->sync && !kept && s->last_stored)
+        TRY(sfp__store_keep_image(s->store, s->last_id, p.bytes, p.size, err));
     *out = p;
     p.bytes = NULL;
     return SFP_OK;
@@ -316,6 +341,12 @@ static sfp_status take_item(dir_source *s, bool *some, sfp_error *err)
         if (*some)
             item = (sfp__dir_item){.path = TAKE(row.name), .labelled = row.predicted || row.learned};
     }
+    for (uint64_t id; !item.path && s->sync && sfp__offers_take(&s->offers, false, &id);) {
+        sfp__stored_done(&row);
+        TRY(sfp__store_get(s->store, id, &row, err));
+        item = (sfp__dir_item){.path = TAKE(row.name), .labelled = true};
+        *some = true;
+    }
     bool left = item.path != NULL;
     if (!left)
         TRY(sfp__dir_queue_take(&s->watch.queue, &item, some, err));
@@ -348,7 +379,8 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         s->labels.ended = over;
         TRY(read_labels(s, err));
         some = s->failed > 0;
-        if (!some)
+        bool paused = s->sync && sfp__offers_paused(&s->offers);
+        if (!some && !paused)
             TRY(take_item(s, &some, err));
         if (some) {
             sfp_status status = deliver(s, record, out, &skip, err);
@@ -359,7 +391,9 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         }
         if (over && s->watch.removed) /* a share that was unmounted is not the end of its stream */
             return sfp__fail(err, SFP_ENOTFOUND, "%s: the directory was removed, moved or unmounted", base->path);
-        *end = over;
+        if (s->sync && !paused)
+            TRY(sfp__dir_sync_deletions(s->sync, s->store, &s->watch, over, err));
+        *end = over && !paused;
         if (*end)
             return SFP_OK;
         over = sfp__dir_watch_over(&s->watch);
@@ -392,6 +426,24 @@ static sfp_status decided(sfp_source *base, uint64_t id, const char *name, sfp_e
     return sfp__store_decide(s->store, id, stat(s->labels.path, &st) == 0 ? (uint64_t)st.st_size : 0, moved, err);
 }
 
+/* Reads the image of a sample that may have been deleted. */
+static sfp_status image_of(sfp_source *base, const sfp__stored *row, sfp__raw_image *out, sfp_error *err)
+{
+    OWNED char *path = NULL;
+    bool kept;
+    TRY(read_kept((const dir_source *)base, row->id, out, &kept, err));
+    if (kept)
+        return SFP_OK;
+    TRY(sfp__path_make(base->path, row->name, &path, err));
+    if (access(path, F_OK) != 0)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: deleted, and its image is not kept any more (--keep-images)", path);
+    TRY(sfp__raw_image_read(path, out, err));
+    sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, out->bytes, out->size);
+    return sfp__digest_equal(&digest, &row->digest)
+               ? SFP_OK
+               : sfp__fail(err, SFP_EINVAL, "%s: the file has other bytes than the sample, expected the same image", path);
+}
+
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     const sfp__dir_item *last = &((const dir_source *)s)->last;
@@ -415,6 +467,9 @@ static void close_dir(sfp_source *base)
     dir_source *s = (dir_source *)base;
     sfp__dir_watch_done(&s->watch);
     sfp__store_close(s->own_store);
+    if (s->sync)
+        sfp__offers_done(&s->offers);
+    sfp__free(s->sync);
     sfp__free(s->last.path);
     sfp__dir_labels_done(&s->labels);
     base->class_names = NULL; /* the list belongs to s->classes */
@@ -459,16 +514,27 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
 {
     (void)opt;
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
+    OWNED char *watched = NULL;
+    bool directory = false, sync = false;
+    TRY(sfp__dir_sync_parse(path, &watched, &sync, err));
+    path = watched;
     TRY(sfp__source_create(sizeof(dir_source), &sfp__source_dir, &dir_ops, path, &base, err));
     dir_source *s = (dir_source *)base;
     base->live = &s->live;
     base->keeps_order = true;
-    bool directory = false;
+    if (sync) {
+        TRY(sfp__dir_sync_create(base, &s->sync, err));
+        sfp__offers_init(&s->offers);
+        s->live.offers = &s->offers;
+        s->ops = dir_ops;
+        s->ops.image = image_of;
+        base->ops = &s->ops;
+    }
     TRY(sfp__path_is_dir(path, &directory, err));
     if (!directory)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: %s, expected a directory to watch", path,
                          access(path, F_OK) == 0 ? "not a directory" : strerror(errno));
-    TRY(sfp__dir_watch_open(&s->watch, base, err));
+    TRY(sfp__dir_watch_open(&s->watch, base, sync, err));
     TRY(find_classes(s, err));
     s->pending = INT64_MAX;
     TRY(sfp__dir_labels_init(&s->labels, path, err));
@@ -479,7 +545,7 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
 const sfp__source_kind sfp__source_dir = {
     .name = "watch",
     .alias = "dir",
-    .summary = "a watched directory: images as they are put into it",
+    .summary = "a watched directory; watch:PATH,sync forgets what is deleted",
     .live = true,
     .walks = true,
     .open = open_dir,

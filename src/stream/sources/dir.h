@@ -78,6 +78,8 @@ typedef struct sfp__dir_watch {
     uint64_t device, inode;        /* of the directory */
     bool remote;                   /* a network file system, which does not report the changes of other machines */
     double checked_at, scanned_at; /* when the directory was last compared with its path, and when it was scanned */
+    bool sync;                     /* deletions are of interest, too: */
+    bool deleted;                  /* files may have been deleted, or moved away; the reader ends this */
     bool missed; /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
 } sfp__dir_watch;
 
@@ -89,13 +91,27 @@ bool sfp__dir_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b);
 
 /* Watches the directory at the path of `source`; the queue then contains the images that are there. sfp__dir_watch_done must
  * follow, also on failure. */
-sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error *err);
+sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, bool sync, sfp_error *err);
 void sfp__dir_watch_done(sfp__dir_watch *w);
 bool sfp__dir_watch_over(const sfp__dir_watch *w); /* true: the queue is empty, and nothing will follow */
 /* Waits a short time for events and handles them. For callers that could take no item. */
 sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err);
 /* Adds the names of the watched directories below PATH. */
 sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_error *err);
+
+/* ------------------------------------------------------------------------- sync
+ *
+ * watch:PATH,sync (dir_sync.c): the sample of a file that was deleted is forgotten. */
+typedef struct sfp__dir_sync sfp__dir_sync;
+
+/* Cuts ",sync" from the path, unless there is a directory of this name. */
+sfp_status sfp__dir_sync_parse(const char *path, char **watched, bool *sync, sfp_error *err);
+sfp_status sfp__dir_sync_create(sfp_source *source, sfp__dir_sync **out, sfp_error *err); /* sfp__free */
+/* Called when no file waits to be delivered. Looks for samples whose files are gone, if this is due, and asks the run to forget them; last: the
+ * stream ends. */
+sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir_watch *w, bool last, sfp_error *err);
+/* The file of a sample has other bytes now: the sample has no file any more. */
+sfp_status sfp__dir_sync_replaced(sfp__dir_sync *s, sfp__store *store, const sfp__stored *row, sfp_error *err);
 
 /* -------------------------------------------------------------------- labels.csv
  *

@@ -101,11 +101,11 @@ static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct
 
 typedef enum file_status {
     GONE, /* the file does not exist */
-    BUSY, /* is open for writing */
+    BUSY, /* the file is open for writing */
     COMPLETE,
 } file_status;
 
-/* Gets the status of a file; the mode of one that cannot be used is 0. */
+/* Gets the status of a file. If the file cannot be used (it is gone, or not readable), st_mode is 0. */
 static sfp_status get_status(const char *path, struct stat *st, sfp_error *err)
 {
     if (stat(path, st) == 0)
@@ -116,8 +116,9 @@ static sfp_status get_status(const char *path, struct stat *st, sfp_error *err)
     return SFP_OK;
 }
 
-/* Checks the file. It can be BUSY only with `careful`. The lease is requested before the stat that counts; if a writer opens the
- * file between both, an event follows. */
+/* Writes to *out whether the file is complete, open for writing or gone. careful: examines whether it is open for writing;
+ * without it the file is never BUSY. The lease is requested before the last stat. If a writer opens the file between these two
+ * calls, an event follows when it closes the file, and the file is checked again. */
 static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *item, file_status *out, sfp_error *err)
 {
     struct stat st;
@@ -171,7 +172,7 @@ sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some
             TRY(check_file(q, true, &item, &f, err));
         if (f == BUSY && !late) {
             TRY(sfp__check_memory(put(&q->busy, item), err));
-        } else { /* the reader reports a file that was removed or never completed */
+        } else { /* a file that was removed or never completed is reported when it is read */
             item.unfinished = f == BUSY;
             *out = item;
             *some = true;

@@ -17,6 +17,7 @@ static const double check_seconds = 1, rescan_seconds = 10;
 
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
+#define GONE_EVENTS (IN_DELETE | IN_MOVED_FROM)
 #define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a directory may become readable */
 
 /* A watched directory; the top directory has the name "". */
@@ -61,7 +62,7 @@ static sfp__watched_directory *find_directory(const sfp__dir_watch *w, int id)
  * more. */
 static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, sfp_error *err)
 {
-    uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
+    uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS) | (w->sync ? GONE_EVENTS : 0);
     OWNED char *path = NULL;
     TRY(sfp__path_make(w->path, name, &path, err));
     *id = is_readable(path) ? inotify_add_watch(w->fd, path, mask) : -1; /* inotify itself does not require X_OK */
@@ -200,8 +201,10 @@ static sfp_status is_link(const sfp__dir_watch *w, const char *directory, const 
 
 static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_error *err)
 {
-    if (e->mask & IN_Q_OVERFLOW)
+    if (e->mask & IN_Q_OVERFLOW) {
+        w->deleted = true;
         return rescan(w, err);
+    }
     sfp__watched_directory *f = find_directory(w, e->wd);
     if (!f)
         return SFP_OK;
@@ -216,6 +219,9 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
         return SFP_OK;
     }
     if (e->len == 0)
+        return SFP_OK;
+    w->deleted |= (e->mask & GONE_EVENTS) != 0;
+    if (e->mask & GONE_EVENTS)
         return SFP_OK;
     if (e->mask & IN_ISDIR)
         return top && e->name[0] != '.' ? try_directory(w, e->name, err) : SFP_OK;
@@ -272,8 +278,10 @@ static void check_path(sfp__dir_watch *w)
 sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err)
 {
     check_path(w);
-    if (w->remote && !w->ended && sfp__monotonic_seconds() - w->scanned_at >= rescan_seconds)
+    if (w->remote && !w->ended && sfp__monotonic_seconds() - w->scanned_at >= rescan_seconds) {
+        w->deleted = true;
         TRY(rescan(w, err));
+    }
     struct pollfd wait = {.fd = w->fd, .events = POLLIN};
     int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
     if (ready < 0 && errno != EINTR)
@@ -306,10 +314,11 @@ static bool is_remote(const char *path)
     return false;
 }
 
-sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error *err)
+sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, bool sync, sfp_error *err)
 {
     struct stat st;
-    *w = (sfp__dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    *w = (sfp__dir_watch){
+        .source = source, .path = source->path, .sync = sync, .deleted = sync, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     w->queue = (sfp__dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
     if (w->fd < 0)
         return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the directory", w->path);

@@ -14,13 +14,17 @@
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-enum { TIMEOUT_MS = 5000, PARTITIONS_MAX = 4096 };
+enum { TIMEOUT_MS = 5000, PARTITIONS_MAX = 4096, PAYLOAD_MAX = 50000000 };
+/* What is read ahead of a partition while messages of others are learned; beyond, it is paused. */
+enum { READY_BATCHES = 3, READY_BYTES = 4 << 20 };
 
 typedef struct partition {
     int32_t number;
-    rd_kafka_queue_t *queue; /* its messages do not go to the common queue */
+    sfp__messages ready; /* read ahead */
+    size_t bytes;        /* of them */
+    int64_t next;        /* offset after the last message that was read; -1: none was */
+    bool paused;
 } partition;
 
 typedef struct kafka_log {
@@ -29,8 +33,10 @@ typedef struct kafka_log {
     partition *own;                  /* (count) assigned */
     int count, turn;
     size_t capacity;
-    bool closing;
-    char problem[256]; /* what librdkafka last said about its brokers */
+    int batch; /* the largest number of messages that was asked for */
+    bool closing, no_memory;
+    rd_kafka_resp_err_t delivery; /* of the last message of the producer */
+    char problem[256];            /* what librdkafka last said about its brokers */
 } kafka_log;
 
 static sfp_status fail_kafka(const sfp__log *l, rd_kafka_resp_err_t code, sfp_error *err)
@@ -46,9 +52,30 @@ static void name_unit(int32_t number, char unit[SFP__LOG_NAME_MAX])
 
 /* ------------------------------------------------------------------ assignment */
 
+static rd_kafka_topic_partition_list_t *list_one(const kafka_log *k, int32_t number, int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, k->log.stream, number)->offset = offset;
+    return list;
+}
+
+static rd_kafka_resp_err_t set_paused(kafka_log *k, partition *p, bool paused)
+{
+    rd_kafka_topic_partition_list_t *list = list_one(k, p->number, RD_KAFKA_OFFSET_INVALID);
+    rd_kafka_resp_err_t code =
+        paused ? rd_kafka_pause_partitions(k->consumer, list) : rd_kafka_resume_partitions(k->consumer, list);
+    code = code ? code : list->elems[0].err;
+    rd_kafka_topic_partition_list_destroy(list);
+    p->paused = code ? p->paused : paused;
+    return code;
+}
+
+/* librdkafka does not forget that a partition is paused: it would be so when it comes back. */
 static void release(kafka_log *k, int i)
 {
-    rd_kafka_queue_destroy(k->own[i].queue);
+    if (k->own[i].paused)
+        (void)set_paused(k, &k->own[i], false);
+    sfp__messages_done(&k->own[i].ready);
     k->own[i] = k->own[--k->count];
 }
 
@@ -66,15 +93,12 @@ static int find(const kafka_log *k, const char *unit)
 static void assign(kafka_log *k, const rd_kafka_topic_partition_list_t *list)
 {
     size_t n = (size_t)k->count;
-    if (!sfp__grow(&k->own, sizeof *k->own, n, n + (size_t)list->cnt, &k->capacity))
-        return; /* they are not read */
-    for (int i = 0; i < list->cnt; i++) {
-        rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(k->consumer, k->log.stream, list->elems[i].partition);
-        if (!queue)
-            continue;
-        rd_kafka_queue_forward(queue, NULL);
-        k->own[k->count++] = (partition){list->elems[i].partition, queue};
+    if (!sfp__grow(&k->own, sizeof *k->own, n, n + (size_t)list->cnt, &k->capacity)) {
+        k->no_memory = true;
+        return;
     }
+    for (int i = 0; i < list->cnt; i++)
+        k->own[k->count++] = (partition){.number = list->elems[i].partition, .next = -1};
 }
 
 /* Partitions come and go inside rd_kafka_consumer_poll. One that goes is committed first, unless it is lost already. */
@@ -84,8 +108,8 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     char unit[SFP__LOG_NAME_MAX];
     rd_kafka_error_t *failed = NULL;
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
-        failed = rd_kafka_incremental_assign(rk, list);
         assign(k, list);
+        failed = rd_kafka_incremental_assign(rk, list);
     } else {
         for (int i = 0; i < list->cnt; i++) {
             name_unit(list->elems[i].partition, unit);
@@ -106,6 +130,12 @@ static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
     kafka_log *k = opaque;
     (void)rk, (void)code;
     (void)sfp__printable(reason, k->problem, sizeof k->problem);
+}
+
+static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
+{
+    (void)rk;
+    ((kafka_log *)opaque)->delivery = m->err;
 }
 
 /* ------------------------------------------------------------------- connecting */
@@ -132,22 +162,20 @@ static void disconnect(sfp__log *l)
 static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **out, sfp_error *err)
 {
     const sfp__log *l = &k->log;
-    char session[32], poll[32], why[256] = "";
+    char session[32], heartbeat[32], poll[32], payload[32], why[256] = "";
     double ms = l->claim_seconds * 1000;
     (void)snprintf(session, sizeof session, "%.0f", ms < 1000 ? 1000 : ms);
+    (void)snprintf(heartbeat, sizeof heartbeat, "%.0f", ms < 1000 ? 333 : ms < 9000 ? ms / 3 : 3000);
     (void)snprintf(poll, sizeof poll, "%.0f", ms < 300000 ? 300000 : ms);
-    const char *const settings[][2] = {{"bootstrap.servers", l->address},
-                                       {"log_level", "0"},
-                                       {"group.id", l->group},
-                                       {"enable.auto.commit", "false"},
-                                       {"enable.auto.offset.store", "false"},
-                                       {"auto.offset.reset", "earliest"},
-                                       {"partition.assignment.strategy", "cooperative-sticky"},
-                                       {"session.timeout.ms", session},
-                                       {"max.poll.interval.ms", poll},
-                                       {"fetch.wait.max.ms", "50"}};
+    (void)snprintf(payload, sizeof payload, "%d", PAYLOAD_MAX);
+    const char *const settings[][2] = {{"bootstrap.servers", l->address}, {"log_level", "0"},
+                                       {"message.max.bytes", payload},    {"group.id", l->group},
+                                       {"enable.auto.commit", "false"},   {"enable.auto.offset.store", "false"},
+                                       {"auto.offset.reset", "earliest"}, {"partition.assignment.strategy", "cooperative-sticky"},
+                                       {"session.timeout.ms", session},   {"heartbeat.interval.ms", heartbeat},
+                                       {"max.poll.interval.ms", poll},    {"fetch.wait.max.ms", "50"}};
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    size_t count = type == RD_KAFKA_CONSUMER ? sizeof settings / sizeof *settings : 2;
+    size_t count = type == RD_KAFKA_CONSUMER ? sizeof settings / sizeof *settings : 3;
     rd_kafka_conf_res_t set = RD_KAFKA_CONF_OK;
     for (size_t i = 0; i < count && set == RD_KAFKA_CONF_OK; i++)
         set = rd_kafka_conf_set(conf, settings[i][0], settings[i][1], why, sizeof why);
@@ -155,6 +183,8 @@ static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **o
     rd_kafka_conf_set_error_cb(conf, on_error);
     if (type == RD_KAFKA_CONSUMER)
         rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
+    else
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     rd_kafka_t *made = set == RD_KAFKA_CONF_OK ? rd_kafka_new(type, conf, why, sizeof why) : NULL;
     if (!made) {
         rd_kafka_conf_destroy(conf);
@@ -162,31 +192,6 @@ static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **o
     }
     *out = made;
     return SFP_OK;
-}
-
-/* librdkafka connects again by itself: only the first call does something. */
-static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
-{
-    kafka_log *k = (kafka_log *)l;
-    const struct rd_kafka_metadata *about = NULL;
-    if (k->consumer)
-        return SFP_OK;
-    TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
-    rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
-    if (!code)
-        rd_kafka_metadata_destroy(about);
-    if (!code && *l->worker) {
-        rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
-        (void)rd_kafka_topic_partition_list_add(topics, l->stream, RD_KAFKA_PARTITION_UA);
-        (void)rd_kafka_poll_set_consumer(k->consumer);
-        code = rd_kafka_subscribe(k->consumer, topics);
-        rd_kafka_topic_partition_list_destroy(topics);
-    }
-    if (!code)
-        return SFP_OK;
-    sfp_status status = fail_kafka(l, code, err);
-    disconnect(l);
-    return status;
 }
 
 /* ---------------------------------------------------------------------- reading */
@@ -215,54 +220,107 @@ static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *fro
     return SFP_OK;
 }
 
+/* Sets the offset of the next message, and resumes a paused partition. */
+static sfp_status move_to(kafka_log *k, partition *p, int64_t offset, sfp_error *err)
+{
+    rd_kafka_resp_err_t code = p->paused ? set_paused(k, p, false) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_topic_partition_list_t *list = list_one(k, p->number, offset >= 0 ? offset : RD_KAFKA_OFFSET_BEGINNING);
+    rd_kafka_error_t *failed = code ? NULL : rd_kafka_seek_partitions(k->consumer, list, TIMEOUT_MS);
+    code = code ? code : failed ? rd_kafka_error_code(failed) : list->elems[0].err;
+    if (failed)
+        rd_kafka_error_destroy(failed);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (code)
+        return fail_kafka(&k->log, code, err);
+    p->next = offset;
+    return SFP_OK;
+}
+
 static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
     int at = find(k, unit);
     if (at < 0) /* another worker reads it */
         return SFP_OK;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, l->stream, k->own[at].number)->offset =
-        offset >= 0 ? offset : RD_KAFKA_OFFSET_BEGINNING;
-    rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, list, TIMEOUT_MS);
-    rd_kafka_resp_err_t code = failed ? rd_kafka_error_code(failed) : list->elems[0].err;
-    if (failed)
-        rd_kafka_error_destroy(failed);
-    rd_kafka_topic_partition_list_destroy(list);
-    return code ? fail_kafka(l, code, err) : SFP_OK;
+    sfp__messages_done(&k->own[at].ready);
+    k->own[at].bytes = 0;
+    return move_to(k, &k->own[at], offset, err);
 }
 
-/* Reads from one partition; *got: the number of messages. */
-static sfp_status drain(kafka_log *k, int at, int max, sfp__messages *out, sfp_error *err)
+/* Reads a message ahead. There is one queue for all partitions: queues of single ones lose messages, because librdkafka connects them to the
+ * common one again when the fetch of an assigned partition starts, which is later than its assignment. */
+static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
 {
+    rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, ms);
+    char unit[SFP__LOG_NAME_MAX];
     sfp_status status = SFP_OK;
-    for (int n = 0; n < max && !status; n++) {
-        rd_kafka_message_t *m = rd_kafka_consume_queue(k->own[at].queue, 0);
-        if (!m)
-            break;
-        if (!m->err)
-            status = take_message(k, m, out, err);
-        else
-            (void)sfp__printable(rd_kafka_message_errstr(m), k->problem, sizeof k->problem);
-        rd_kafka_message_destroy(m);
+    *got = m != NULL;
+    if (!m)
+        return sfp__check_memory(!k->no_memory, err);
+    name_unit(m->partition, unit);
+    int at = m->err ? -1 : find(k, unit);
+    partition *p = at >= 0 ? &k->own[at] : NULL;
+    if (m->err) {
+        (void)sfp__printable(rd_kafka_message_errstr(m), k->problem, sizeof k->problem);
+        if (m->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || m->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+            m->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+            status = fail_kafka(&k->log, m->err, err);
+    } else if (p && m->offset >= p->next) {
+        status = take_message(k, m, &p->ready, err);
+        p->bytes += status ? 0 : m->len;
+        p->next = m->offset + 1;
+        if (!status && !p->paused && (p->ready.count >= READY_BATCHES * k->batch || p->bytes >= READY_BYTES))
+            (void)set_paused(k, p, true);
     }
+    rd_kafka_message_destroy(m);
     return status;
 }
 
-/* The start of a fetch, which is asynchronous, may connect a partition to the common queue again: its messages are read again from its own. */
-static void serve(kafka_log *k)
+/* Serves all that has come, but not for ever. */
+static sfp_status serve_all(kafka_log *k, sfp_error *err)
 {
-    rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, 0);
-    char unit[SFP__LOG_NAME_MAX];
-    if (m && !m->err) {
-        name_unit(m->partition, unit);
-        int at = find(k, unit);
-        if (at >= 0)
-            rd_kafka_queue_forward(k->own[at].queue, NULL);
-        (void)seek_kafka(&k->log, unit, m->offset, NULL);
+    bool got = true;
+    for (int n = 0; got && n < 100; n++)
+        TRY(serve(k, 0, &got, err));
+    return SFP_OK;
+}
+
+/* librdkafka connects again by itself. Later calls let partitions come and go, because a commit may have to wait for that. */
+static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    const struct rd_kafka_metadata *about = NULL;
+    if (k->consumer)
+        return *l->worker ? serve_all(k, err) : SFP_OK;
+    TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
+    rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
+    if (!code)
+        rd_kafka_metadata_destroy(about);
+    if (!code && *l->worker) {
+        rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+        (void)rd_kafka_topic_partition_list_add(topics, l->stream, RD_KAFKA_PARTITION_UA);
+        (void)rd_kafka_poll_set_consumer(k->consumer);
+        code = rd_kafka_subscribe(k->consumer, topics);
+        rd_kafka_topic_partition_list_destroy(topics);
     }
-    if (m)
-        rd_kafka_message_destroy(m);
+    if (!code)
+        return SFP_OK;
+    sfp_status status = fail_kafka(l, code, err);
+    disconnect(l);
+    return status;
+}
+
+/* The partition that is continued, or the next one with messages; -1: none. */
+static int choose(kafka_log *k, const char *unit)
+{
+    if (*unit)
+        return find(k, unit);
+    for (int i = 0; i < k->count; i++) {
+        int at = (k->turn + 1 + i) % k->count;
+        if (k->own[at].ready.first)
+            return at;
+    }
+    return -1;
 }
 
 static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__messages *held, char unit[SFP__LOG_NAME_MAX],
@@ -270,25 +328,33 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
 {
     kafka_log *k = (kafka_log *)l;
     double until = sfp__monotonic_seconds() + seconds;
+    bool got;
     (void)held;
+    k->batch = max > k->batch ? max : k->batch;
     for (;;) {
-        serve(k);
-        int only = *unit ? find(k, unit) : -1;
-        if (*unit && only < 0) { /* it was revoked */
+        TRY(serve_all(k, err));
+        for (int i = 0; i < k->count; i++)
+            if (k->own[i].paused && k->own[i].ready.count <= k->batch)
+                TRY(move_to(k, &k->own[i], k->own[i].next, err));
+        int at = choose(k, unit);
+        if (*unit && at < 0) { /* it was revoked */
             unit[0] = '\0';
             return SFP_OK;
         }
-        for (int i = 0; i < (only < 0 ? k->count : 1) && !out->first; i++) {
-            int at = only >= 0 ? only : (k->turn + 1 + i) % k->count;
-            TRY(drain(k, at, max, out, err));
-            if (out->first) {
-                k->turn = at;
-                name_unit(k->own[at].number, unit);
+        if (at >= 0 && k->own[at].ready.first) {
+            partition *p = &k->own[at];
+            for (sfp__message *m; out->count < max && (m = sfp__messages_take(&p->ready));) {
+                p->bytes -= m->size;
+                sfp__messages_put(out, m);
             }
-        }
-        if (out->first || sfp__monotonic_seconds() >= until)
+            k->turn = at;
+            name_unit(p->number, unit);
             return SFP_OK;
-        (void)nanosleep(&(const struct timespec){.tv_nsec = 5000000}, NULL);
+        }
+        double left = until - sfp__monotonic_seconds();
+        if (left <= 0)
+            return SFP_OK;
+        TRY(serve(k, 1 + (int)(left * 1000), &got, err));
     }
 }
 
@@ -315,8 +381,7 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
     int64_t number = 0;
     if (*unit != 'p' || !sfp__parse_int(unit + 1, &number))
         return sfp__fail(err, SFP_EINVAL, "'%s' is not a partition", unit);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    (void)rd_kafka_topic_partition_list_add(list, l->stream, (int32_t)number);
+    rd_kafka_topic_partition_list_t *list = list_one((kafka_log *)l, (int32_t)number, RD_KAFKA_OFFSET_INVALID);
     sfp_status status = fetch(l, list, err);
     copy_value(&list->elems[0], value);
     rd_kafka_topic_partition_list_destroy(list);
@@ -326,26 +391,21 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
 static bool means_fenced(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
-           code == RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS || code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
-           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-static sfp_status commit(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err)
+static sfp_status commit(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
+                         bool *fenced, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
+    (void)before;
     int at = find(k, unit);
     if (at < 0) {
         *fenced = true;
         return SFP_OK;
     }
-    if (k->producer) { /* answers come before the commit */
-        rd_kafka_resp_err_t late = rd_kafka_flush(k->producer, TIMEOUT_MS);
-        if (late)
-            return fail_kafka(l, late, err);
-    }
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, l->stream, k->own[at].number);
-    p->offset = m->last->offset + 1;
+    rd_kafka_topic_partition_list_t *list = list_one(k, k->own[at].number, m->last->offset + 1);
+    rd_kafka_topic_partition_t *p = &list->elems[0];
     p->metadata_size = strlen(value);
     p->metadata = strdup(value); /* freed with the list */
     rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
@@ -355,22 +415,37 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *value, const
     return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
 }
 
-static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fields, const sfp__message *m, sfp_error *err)
+/* Appends and waits until the broker has the message; a worker must not commit what it has not answered. */
+static rd_kafka_resp_err_t produce(kafka_log *k, const char *topic, const sfp__log_field *fields, const sfp__message *m)
 {
-    kafka_log *k = (kafka_log *)l;
-    char topic[600];
-    if (!k->producer)
-        TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
-    (void)snprintf(topic, sizeof topic, "%.500s.%s", l->stream, name);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
     for (; fields->key; fields++)
         (void)rd_kafka_header_add(headers, fields->key, -1, fields->value, -1);
     rd_kafka_resp_err_t code =
         rd_kafka_producev(k->producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK),
                           RD_KAFKA_V_VALUE(m ? m->data : NULL, m ? m->size : 0), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
-    if (code)
+    if (code) {
         rd_kafka_headers_destroy(headers);
-    (void)rd_kafka_poll(k->producer, 0);
+        return code;
+    }
+    k->delivery = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (rd_kafka_flush(k->producer, TIMEOUT_MS)) { /* it is appended again later */
+        (void)rd_kafka_purge(k->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+        (void)rd_kafka_flush(k->producer, TIMEOUT_MS);
+    }
+    return k->delivery;
+}
+
+static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fields, const sfp__message *m, sfp_error *err)
+{
+    kafka_log *k = (kafka_log *)l;
+    char topic[300];
+    if (!k->producer)
+        TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
+    (void)snprintf(topic, sizeof topic, "%s.%s", l->stream, name);
+    rd_kafka_resp_err_t code = produce(k, topic, fields, m);
+    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* the topic takes only smaller ones: without its payload */
+        code = produce(k, topic, fields, NULL);
     return code ? fail_kafka(l, code, err) : SFP_OK;
 }
 

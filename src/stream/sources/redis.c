@@ -23,20 +23,25 @@ typedef struct redis_log {
     sfp__log log;
     redisContext *c;  /* NULL: not connected */
     char token[20];   /* of this process */
-    char history[48]; /* entries of this worker from here on were delivered to an earlier process; "": none is left */
+    char history[48]; /* uncommitted entries of this worker from here on are read again; "": none is left */
+    bool again;       /* they were delivered to this process, which is not another try */
     double claim_at;  /* sfp__monotonic_seconds() of the next look for entries of other workers */
     char cursor[48];  /* of this look */
 } redis_log;
 
-/* Fails as a whole if another process has taken the name of this worker, or if another worker has one of the entries. */
+/* Fails as a whole if another process has taken the name of this worker, if another worker has one of the entries, or if the value is not
+ * that before: then an earlier commit, whose reply was lost, has arrived only now. */
 static const char commit_script[] =
-    "if redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return redis.error_reply('FENCED the name ' .. ARGV[2]) end "
-    "for i = 5, #ARGV do "
+    "local owner = redis.call('HGET', KEYS[3], ARGV[2]) "
+    "if owner and owner ~= ARGV[3] then return redis.error_reply('FENCED the name ' .. ARGV[2]) end "
+    "if (redis.call('HGET', KEYS[2], ARGV[2]) or '') ~= ARGV[4] then return redis.error_reply('FENCED value') end "
+    "for i = 6, #ARGV do "
     "local p = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1) "
     "if #p == 0 or p[1][2] ~= ARGV[2] then return redis.error_reply('FENCED ' .. ARGV[i]) end end "
-    "for i = 5, #ARGV do redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) end "
-    "redis.call('HSET', KEYS[2], ARGV[2], ARGV[4]) "
-    "return #ARGV - 4";
+    "for i = 6, #ARGV do redis.call('XACK', KEYS[1], ARGV[1], ARGV[i]) end "
+    "redis.call('HSET', KEYS[2], ARGV[2], ARGV[5]) "
+    "if not owner then redis.call('HSET', KEYS[3], ARGV[2], ARGV[3]) end "
+    "return #ARGV - 5";
 
 /* --------------------------------------------------------------------- commands */
 
@@ -127,7 +132,7 @@ static sfp_status call_words(sfp__log *l, const char *const *words, const char *
 
 static const char *key(const sfp__log *l, const char *what, char buf[600])
 {
-    (void)snprintf(buf, 600, "{%.400s}:%.100s%s", l->stream, *what == ':' ? l->group : "", what);
+    (void)snprintf(buf, 600, "{%s}:%s%s", l->stream, *what == ':' ? l->group : "", what);
     return buf;
 }
 
@@ -161,14 +166,17 @@ static sfp_status open_context(redis_log *r, sfp_error *err)
     return SFP_OK;
 }
 
-/* The first connection takes the name of the worker: an earlier process of that name is fenced. A later one does not take it back. */
+/* Creates the group, unless workers have committed to it: then it was removed, and would deliver what they have learned. The first
+ * connection takes the name of the worker: an earlier process of that name is fenced. A later one does not take it back. */
 static sfp_status take_name(redis_log *r, sfp_error *err)
 {
-    OWNED_BY(reply_done) redisReply *created = NULL, *owned = NULL;
+    OWNED_BY(reply_done) redisReply *used = NULL, *created = NULL, *owned = NULL;
     sfp__log *l = &r->log;
-    char owners[600];
+    char owners[600], commits[600];
     uint64_t random = 0;
-    TRY(call_words(l, WORDS("XGROUP", "CREATE", l->stream, l->group, "0", "MKSTREAM"), "BUSYGROUP", &created, err));
+    TRY(call_words(l, WORDS("EXISTS", key(l, ":commits", commits)), NULL, &used, err));
+    if (used->type == REDIS_REPLY_INTEGER && used->integer == 0)
+        TRY(call_words(l, WORDS("XGROUP", "CREATE", l->stream, l->group, "0", "MKSTREAM"), "BUSYGROUP", &created, err));
     if (r->token[0])
         return SFP_OK;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
@@ -195,12 +203,17 @@ static sfp_status connect_redis(sfp__log *l, sfp_error *err)
 
 /* ---------------------------------------------------------------------- reading */
 
+static bool is_text(const redisReply *r)
+{
+    return r->type == REDIS_REPLY_STRING;
+}
+
 /* Appends the entries of a reply, (id, fields) each. An entry that was deleted meanwhile has no fields: it is acknowledged like others. */
 static sfp_status take_entries(const redisReply *list, const sfp__messages *held, char *last, sfp__messages *out, sfp_error *err)
 {
     for (size_t i = 0; list && list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
         const redisReply *e = list->element[i];
-        if (e->type != REDIS_REPLY_ARRAY || e->elements < 2 || e->element[0]->type != REDIS_REPLY_STRING)
+        if (e->type != REDIS_REPLY_ARRAY || e->elements < 2 || !is_text(e->element[0]))
             continue;
         const redisReply *fields = e->element[1];
         if (last)
@@ -213,22 +226,29 @@ static sfp_status take_entries(const redisReply *list, const sfp__messages *held
         m->offset = -1;
         TRY(sfp__check_memory((m->id = sfp__strdup(e->element[0]->str)), err));
         for (size_t k = 0; fields->type == REDIS_REPLY_ARRAY && k + 1 < fields->elements; k += 2)
-            TRY(sfp__message_set(m, fields->element[k]->str, fields->element[k]->len, fields->element[k + 1]->str,
-                                 fields->element[k + 1]->len, err));
+            if (is_text(fields->element[k]) && is_text(fields->element[k + 1]))
+                TRY(sfp__message_set(m, fields->element[k]->str, fields->element[k]->len, fields->element[k + 1]->str,
+                                     fields->element[k + 1]->len, err));
         sfp__message_end(m);
         sfp__messages_put(out, TAKE(m));
     }
     return SFP_OK;
 }
 
-/* How often were these entries delivered? */
-static sfp_status count_tries(sfp__log *l, const sfp__messages *list, sfp_error *err)
+/* How often were these entries delivered? again: the last time does not count. */
+static sfp_status count_tries(sfp__log *l, const sfp__messages *list, bool again, sfp_error *err)
 {
     for (sfp__message *m = list->first; m; m = m->next) {
-        OWNED_BY(reply_done) redisReply *reply = NULL;
+        OWNED_BY(reply_done) redisReply *reply = NULL, *set = NULL;
+        char count[24];
         TRY(call_words(l, WORDS("XPENDING", l->stream, l->group, m->id, m->id, "1"), NULL, &reply, err));
-        if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 && reply->element[0]->elements == 4)
-            m->tries = reply->element[0]->element[3]->integer;
+        if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 || reply->element[0]->elements != 4)
+            continue; /* another worker has it */
+        m->tries = reply->element[0]->element[3]->integer - again;
+        (void)snprintf(count, sizeof count, "%lld", (long long)m->tries);
+        if (again)
+            TRY(call_words(l, WORDS("XCLAIM", l->stream, l->group, l->worker, "0", m->id, "RETRYCOUNT", count, "JUSTID"), NULL,
+                           &set, err));
     }
     return SFP_OK;
 }
@@ -262,7 +282,7 @@ static sfp_status claim(redis_log *r, const sfp__messages *held, sfp__messages *
     (void)snprintf(idle, sizeof idle, "%.0f", l->claim_seconds * 1000);
     TRY(call_words(l, WORDS("XAUTOCLAIM", l->stream, l->group, l->worker, idle, r->cursor[0] ? r->cursor : "0", "COUNT", "1"),
                    NULL, &reply, err));
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || reply->element[0]->type != REDIS_REPLY_STRING)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || !is_text(reply->element[0]))
         return fail_reply(l, "unknown reply to XAUTOCLAIM, expected Redis 6.2 or later", err);
     (void)snprintf(r->cursor, sizeof r->cursor, "%s", reply->element[0]->str);
     if (strcmp(r->cursor, "0-0") == 0) {
@@ -270,7 +290,7 @@ static sfp_status claim(redis_log *r, const sfp__messages *held, sfp__messages *
         r->claim_at = now + l->claim_seconds / 4;
     }
     TRY(take_entries(reply->element[1], held, NULL, out, err));
-    return count_tries(l, out, err);
+    return count_tries(l, out, false, err);
 }
 
 static sfp_status read_redis(sfp__log *l, int max, double seconds, const sfp__messages *held, char unit[SFP__LOG_NAME_MAX],
@@ -278,12 +298,13 @@ static sfp_status read_redis(sfp__log *l, int max, double seconds, const sfp__me
 {
     redis_log *r = (redis_log *)l;
     (void)snprintf(unit, SFP__LOG_NAME_MAX, "%s", l->worker);
-    if (r->history[0]) {
+    if (r->history[0]) { /* at first one by one: together they may be what was too large for an earlier process */
         char last[48] = "";
-        TRY(read_group(r, max, 0, r->history, held, last, out, err));
+        TRY(read_group(r, r->again ? max : 1, 0, r->history, held, last, out, err));
         (void)snprintf(r->history, sizeof r->history, "%s", last);
-        return count_tries(l, out, err);
+        return count_tries(l, out, r->again, err);
     }
+    r->again = true;
     TRY(claim(r, held, out, err));
     return out->count ? SFP_OK : read_group(r, max, seconds, ">", held, NULL, out, err);
 }
@@ -295,25 +316,28 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
     OWNED_BY(reply_done) redisReply *reply = NULL;
     char commits[600];
     TRY(call_words(l, WORDS("HGET", key(l, ":commits", commits), unit), NULL, &reply, err));
-    (void)snprintf(value, SFP__LOG_VALUE_MAX, "%s", reply->type == REDIS_REPLY_STRING ? reply->str : "");
+    (void)snprintf(value, SFP__LOG_VALUE_MAX, "%s", is_text(reply) ? reply->str : "");
     return SFP_OK;
 }
 
-static sfp_status commit(sfp__log *l, const char *unit, const char *value, const sfp__messages *m, bool *fenced, sfp_error *err)
+static sfp_status commit(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
+                         bool *fenced, sfp_error *err)
 {
     redis_log *r = (redis_log *)l;
     OWNED_BY(arguments_done) arguments a = {0};
     OWNED_BY(reply_done) redisReply *reply = NULL;
     char commits[600], owners[600];
     const char *const head[] = {
-        "EVAL",   commit_script, "3",      l->stream, key(l, ":commits", commits), key(l, ":owners", owners),
-        l->group, unit,          r->token, value};
+        "EVAL", commit_script, "3",    l->stream, key(l, ":commits", commits), key(l, ":owners", owners), l->group,
+        unit,   r->token,      before, value};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++)
         add(&a, head[i]);
     for (const sfp__message *i = m->first; i; i = i->next)
         add(&a, i->id);
     TRY(call(l, &a, "FENCED", &reply, err));
     *fenced = reply->type == REDIS_REPLY_ERROR;
+    if (!*fenced && (reply->type != REDIS_REPLY_INTEGER || reply->integer != m->count))
+        return fail_reply(l, "unknown reply to the commit", err);
     if (*fenced && strncmp(reply->str, "FENCED the", 10) == 0)
         (void)snprintf(l->unit_taken, sizeof l->unit_taken, "another process works under the name '%s'; use --worker NAME",
                        l->worker);
@@ -360,6 +384,9 @@ static sfp_status each(sfp__log *l, sfp_status (*fn)(void *ctx, const char *unit
     char commits[600];
     TRY(call_words(l, WORDS("HGETALL", key(l, ":commits", commits)), NULL, &reply, err));
     size_t n = reply->type == REDIS_REPLY_ARRAY ? reply->elements / 2 : 0;
+    for (size_t i = 0; i < 2 * n; i++)
+        if (!is_text(reply->element[i]))
+            return fail_reply(l, "unknown reply to HGETALL", err);
     OWNED redisReply **order = NULL; /* (2 * n) pairs */
     TRY(sfp__alloc(&order, 2 * n, sizeof(redisReply *), err));
     if (n) {

@@ -7,13 +7,7 @@
 
 #include "stream/source_internal.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-static const long poll_ns = 50000000; /* between two looks at `stop` */
 
 typedef struct submitted {
     sfp_source base;
@@ -22,69 +16,13 @@ typedef struct submitted {
     sfp__store *store;  /* NULL: next was not called yet */
     int64_t pending;    /* waiting samples up to this id were delivered; INT64_MAX: all that an earlier process has left */
     uint64_t redeliveries;
-    sfp__stored last;     /* the sample that next delivered */
-    pthread_mutex_t lock; /* guards the following */
-    pthread_cond_t more;
-    bool paused;
-    uint64_t *offered; /* [first, last) ids */
-    size_t first, after_last, capacity;
+    sfp__stored last; /* the sample that next delivered */
+    sfp__offers offers;
 } submitted;
 
 static submitted *of(sfp_source *base)
 {
     return (submitted *)base;
-}
-
-bool sfp__is_submitted(const sfp_source *s)
-{
-    return s->kind == &sfp__source_submitted;
-}
-
-sfp_status sfp__submitted_offer(sfp_source *source, uint64_t id, sfp_error *err)
-{
-    submitted *s = of(source);
-    pthread_mutex_lock(&s->lock);
-    if (s->first == s->after_last)
-        s->first = s->after_last = 0;
-    if (s->first > 1024 && s->first > s->after_last / 2) {
-        memmove(s->offered, s->offered + s->first, (s->after_last - s->first) * sizeof *s->offered);
-        s->after_last -= s->first;
-        s->first = 0;
-    }
-    bool fits = sfp__grow(&s->offered, sizeof *s->offered, s->after_last, s->after_last + 1, &s->capacity);
-    if (fits)
-        s->offered[s->after_last++] = id;
-    pthread_cond_signal(&s->more);
-    pthread_mutex_unlock(&s->lock);
-    return sfp__check_memory(fits, err);
-}
-
-void sfp__submitted_pause(sfp_source *source, bool paused)
-{
-    submitted *s = of(source);
-    pthread_mutex_lock(&s->lock);
-    s->paused = paused;
-    pthread_cond_signal(&s->more);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Takes an id that was offered, or waits a short time for one. */
-static bool take_offered(submitted *s, uint64_t *id)
-{
-    pthread_mutex_lock(&s->lock);
-    bool some = s->first < s->after_last && !s->paused;
-    if (some) {
-        *id = s->offered[s->first++];
-    } else {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += poll_ns;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&s->more, &s->lock, &until);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return some;
 }
 
 /* Finds the next sample; *some false: there is none now. */
@@ -94,16 +32,13 @@ static sfp_status take(submitted *s, sfp__stored *row, bool *some, sfp_error *er
     if (redeliveries != s->redeliveries)
         s->pending = -1;
     s->redeliveries = redeliveries;
-    pthread_mutex_lock(&s->lock);
-    bool paused = s->paused;
-    pthread_mutex_unlock(&s->lock);
-    if (s->pending < INT64_MAX && !paused) {
+    if (s->pending < INT64_MAX && !sfp__offers_paused(&s->offers)) {
         TRY(sfp__store_next_pending(s->store, s->pending, row, some, err));
         s->pending = *some ? (int64_t)row->id : INT64_MAX;
         if (*some)
             return SFP_OK;
     }
-    *some = take_offered(s, &id);
+    *some = sfp__offers_take(&s->offers, true, &id);
     return *some ? sfp__store_get(s->store, id, row, err) : SFP_OK;
 }
 
@@ -167,9 +102,7 @@ static void close_submitted(sfp_source *base)
     base->classes = 0;
     sfp__names_done(&s->classes);
     sfp__stored_done(&s->last);
-    sfp__free(s->offered);
-    pthread_cond_destroy(&s->more);
-    pthread_mutex_destroy(&s->lock);
+    sfp__offers_done(&s->offers);
 }
 
 static const sfp__source_ops ops = {
@@ -187,18 +120,14 @@ static sfp_status open_submitted(const char *path, const sfp__source_options *op
 {
     (void)opt;
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
-    pthread_condattr_t monotonic;
     TRY(sfp__source_create(sizeof(submitted), &sfp__source_submitted, &ops, *path ? path : "submitted", &base, err));
     submitted *s = of(base);
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->more, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sfp__offers_init(&s->offers);
     if (*path)
         TRY(sfp__names_read(path, &s->classes, err));
     TRY(sfp__names_reserve(&s->classes, err));
     base->live = &s->live;
+    s->live.offers = &s->offers;
     base->keeps_order = true;
     base->class_names = s->classes.name;
     base->classes = s->classes.count;

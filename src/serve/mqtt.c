@@ -1,0 +1,668 @@
+/* MQTT: images in, answers out, labels in (docs/service.md). A door with one thread, on libmosquitto.
+ *
+ * A message is acknowledged to the broker after its image is in the store, so a broker that keeps messages (QoS 1 and the persistent session
+ * that is asked for here) delivers each at least once, whatever is killed or restarted. One that comes again, also a retained one at each
+ * connection, has the same key, made of its topic and bytes: it is the same sample. If an image cannot be stored now, the connection is
+ * ended instead of acknowledged, and the broker sends the image again later.
+ *
+ * The part of a topic that + stands for, such as a camera, is a view: it has an answer, which is told when it changes, and an image
+ * that is shown, to which a label can be given. Home Assistant finds both by its discovery messages. Texts of others are used in topics and
+ * identifiers only after all but letters, digits, '-' and '_' are replaced. */
+#include "serve/internal.h"
+
+#ifdef SFP__MOSQUITTO
+#include "base/digest.h"
+#include "base/monotonic.h"
+
+#include <limits.h>
+#include <math.h>
+#include <mosquitto.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PORT = 1883,
+    KEEPALIVE = 30,
+    TOPICS_MAX = 64,
+    VIEWS_MAX = 256,
+    VOTES_MAX = 32,
+    NAME_BYTES = 64,
+    TOPIC_BYTES = 512,
+    LABEL_BYTES = 2048 /* more than a label may have */
+};
+static const double first_wait = 0.25, longest_wait = 30, shown_seconds = 10, classes_seconds = 1;
+
+#define AVAILABLE "streamfp/available"
+#define LABELS "streamfp/+/+/label/set"
+
+/* A pattern of topics with images. */
+typedef struct topic {
+    char *pattern;   /* {label} is replaced by + */
+    int label_level; /* the level of the topic that is the label; -1: images have none */
+    int model;
+} topic;
+
+/* What one part of the topics has shown. */
+typedef struct view {
+    char name[NAME_BYTES];
+    int model;
+    char *votes[VOTES_MAX]; /* the last answers; "": not sure */
+    int next;
+    char *state, *attributes; /* what was told last; NULL: nothing */
+    char *type;               /* of its images */
+    uint64_t shown;           /* sample */
+    double shown_at;          /* 0: none that may be labelled */
+    bool announced;
+} view;
+
+struct sfp__mqtt {
+    sfp__server *server;
+    const sfp__serve_options *opt;
+    struct mosquitto *client;
+    char *host, *user, *password;
+    int port, agree, of;
+    topic topics[TOPICS_MAX];
+    int topic_count;
+    view views[VIEWS_MAX];
+    int view_count;
+    sfp__text classes[SFP__SERVE_MODELS_MAX]; /* as a JSON array; those of the announced labels */
+    double looked_at;
+    bool up;         /* the broker has accepted the connection */
+    bool said;       /* that it is lost */
+    bool refused;    /* an image could not be stored, and none since */
+    bool unreadable; /* a warning about a message was given */
+    pthread_t thread;
+    bool runs;
+    atomic_bool stop;
+};
+
+static void say(const sfp__mqtt *m, sfp_log_level level, const char *what, const char *why)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof text, "mqtt %s:%d: %s%s%s", m->host, m->port, what, *why ? ": " : "", why);
+    m->opt->log(NULL, level, text);
+}
+
+/* ------------------------------------------------------------------------ options */
+
+/* HOST, HOST:PORT, [HOST]:PORT. */
+static sfp_status read_address(sfp__mqtt *m, const char *text, sfp_error *err)
+{
+    const char *end = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strrchr(end ? end : text, ':');
+    size_t n = end ? (size_t)(end - text) - 1 : colon ? (size_t)(colon - text) : strlen(text);
+    int64_t port = PORT;
+    if (n == 0 || (colon && (!sfp__parse_int(colon + 1, &port) || port < 1 || port > 65535)))
+        return sfp__fail_key(err, "mqtt", SFP_EINVAL, "mqtt is '%.80s', expected HOST or HOST:PORT", text);
+    m->port = (int)port;
+    return sfp__text_new(&m->host, err, "%.*s", (int)n, text + (end != NULL));
+}
+
+/* A file with a line USER:PASSWORD. */
+static sfp_status read_login(sfp__mqtt *m, const char *path, sfp_error *err)
+{
+    char line[1024] = "";
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    size_t n = fread(line, 1, sizeof line - 1, f);
+    (void)fclose(f);
+    line[n] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    char *colon = strchr(line, ':');
+    if (!colon || colon == line)
+        return sfp__fail(err, SFP_EINVAL, "%s: expected one line USER:PASSWORD", path);
+    *colon = '\0';
+    m->user = sfp__strdup(line);
+    m->password = sfp__strdup(colon + 1);
+    return sfp__check_memory(m->user && m->password, err);
+}
+
+/* [MODEL=]PATTERN. */
+static sfp_status read_topic(sfp__mqtt *m, const char *text, sfp_error *err)
+{
+    static const char label[] = "{label}";
+    topic t = {.label_level = -1, .model = m->opt->model_count == 1 ? 0 : -1};
+    const char *equals = strchr(text, '=');
+    for (int i = 0; equals && i < m->opt->model_count; i++)
+        if (strncmp(m->opt->names[i], text, (size_t)(equals - text)) == 0 && !m->opt->names[i][equals - text]) {
+            t.model = i;
+            text = equals + 1;
+            break;
+        }
+    if (t.model < 0)
+        return sfp__fail_key(err, "mqtt-topic", SFP_EINVAL,
+                             "mqtt-topic is '%.80s', expected MODEL=PATTERN, because there are %d models", text,
+                             m->opt->model_count);
+    const char *at = strstr(text, label);
+    if (at) {
+        t.label_level = 0;
+        for (const char *s = text; s < at; s++)
+            t.label_level += *s == '/';
+    }
+    TRY(at ? sfp__text_new(&t.pattern, err, "%.*s+%s", (int)(at - text), text, at + strlen(label))
+           : sfp__text_new(&t.pattern, err, "%s", text));
+    bool good = m->topic_count < TOPICS_MAX && strlen(text) < TOPIC_BYTES && strncmp(text, "streamfp/", 9) != 0 &&
+                mosquitto_sub_topic_check(t.pattern) == MOSQ_ERR_SUCCESS;
+    if (good)
+        m->topics[m->topic_count++] = t;
+    else
+        sfp__free(t.pattern);
+    return good ? SFP_OK
+                : sfp__fail_key(
+                      err, "mqtt-topic", SFP_EINVAL,
+                      "mqtt-topic is '%.80s', expected at most %d patterns such as frigate/+/dog/snapshot or train/{label}, "
+                      "which do not begin with streamfp/",
+                      text, TOPICS_MAX);
+}
+
+static sfp_status read_options(sfp__mqtt *m, sfp_error *err)
+{
+    char *rest = NULL;
+    int used = 0;
+    OWNED char *topics = sfp__strdup(m->opt->mqtt_topics ? m->opt->mqtt_topics : "");
+    TRY(sfp__check_memory(topics, err));
+    TRY(read_address(m, m->opt->mqtt, err));
+    if (m->opt->mqtt_login)
+        TRY(read_login(m, m->opt->mqtt_login, err));
+    if (sscanf(m->opt->mqtt_agree, "%d/%d%n", &m->agree, &m->of, &used) != 2 || m->opt->mqtt_agree[used] || m->agree < 1 ||
+        m->agree > m->of || m->of > VOTES_MAX)
+        return sfp__fail_key(err, "mqtt-agree", SFP_EINVAL,
+                             "mqtt-agree is '%.20s', expected K/N with K from 1 to N and N up to %d", m->opt->mqtt_agree,
+                             VOTES_MAX);
+    for (char *line = strtok_r(topics, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        TRY(read_topic(m, line, err));
+    return m->topic_count > 0 ? SFP_OK
+                              : sfp__fail_key(err, "mqtt-topic", SFP_EINVAL,
+                                              "mqtt-topic is missing, expected the topics of the images, such as "
+                                              "frigate/+/dog/snapshot");
+}
+
+/* ---------------------------------------------------------------------------- out */
+
+static void publish(const sfp__mqtt *m, const char *name, const void *payload, size_t n)
+{
+    if (n <= INT_MAX) /* without a connection it is kept until there is one */
+        (void)mosquitto_publish(m->client, NULL, name, (int)n, payload, 1, true);
+}
+
+/* Appends text in which everything but letters, digits, '-' and '_' is replaced. */
+static void put_safe(char *to, size_t size, const char *text, size_t n)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t used = strlen(to);
+    for (size_t i = 0; i < n && used + 1 < size; i++)
+        to[used++] = text[i] && strchr(safe, text[i]) ? text[i] : '_';
+    to[used] = '\0';
+}
+
+static void topic_of(const sfp__mqtt *m, const view *v, const char *what, char out[TOPIC_BYTES])
+{
+    (void)snprintf(out, TOPIC_BYTES, "streamfp/%.64s/%.64s/%.32s", m->opt->names[v->model], v->name, what);
+}
+
+static void publish_of(const sfp__mqtt *m, const view *v, const char *what, const void *payload, size_t n)
+{
+    char name[TOPIC_BYTES];
+    topic_of(m, v, what, name);
+    publish(m, name, payload, n);
+}
+
+/* The discovery message of one entity. */
+static void announce_one(sfp__mqtt *m, const view *v, const char *kind, const char *what)
+{
+    OWNED_BY(sfp__text_done) sfp__text text = {0};
+    sfp__json j = {.text = &text};
+    const char *model = m->opt->names[v->model];
+    char id[NAME_BYTES * 3] = "streamfp_", name[TOPIC_BYTES], to[TOPIC_BYTES];
+    bool selects = strcmp(kind, "select") == 0, image = strcmp(kind, "image") == 0;
+    put_safe(id, sizeof id, model, strlen(model));
+    size_t device = strlen(id);
+    (void)snprintf(id + device, sizeof id - device, "_%s_%s", v->name, what);
+    (void)snprintf(to, sizeof to, "%s/%s/%s/config", m->opt->mqtt_discovery, kind, id);
+    sfp__json_object(&j, NULL);
+    (void)snprintf(name, sizeof name, "%s %s", v->name, what);
+    sfp__json_string(&j, "name", name);
+    sfp__json_string(&j, "unique_id", id);
+    sfp__json_string(&j, "availability_topic", AVAILABLE);
+    topic_of(m, v, what, name);
+    sfp__json_string(&j, image ? "image_topic" : "state_topic", name);
+    if (image)
+        sfp__json_string(&j, "content_type", v->type);
+    if (selects) {
+        topic_of(m, v, "label/set", name);
+        sfp__json_string(&j, "command_topic", name);
+        sfp__json_raw(&j, "options", m->classes[v->model].s);
+    }
+    if (!selects && !image) {
+        topic_of(m, v, "attributes", name);
+        sfp__json_string(&j, "json_attributes_topic", name);
+    }
+    id[device] = '\0';
+    (void)snprintf(name, sizeof name, "streamfp %s", model);
+    sfp__json_object(&j, "device");
+    sfp__json_array(&j, "identifiers");
+    sfp__json_string(&j, NULL, id);
+    sfp__json_end(&j);
+    sfp__json_string(&j, "name", name);
+    sfp__json_string(&j, "manufacturer", "streamfp");
+    sfp__json_string(&j, "sw_version", sfp_version());
+    sfp__json_end_all(&j);
+    if (!text.failed)
+        publish(m, to, text.s, text.length);
+}
+
+static void announce(sfp__mqtt *m, view *v)
+{
+    if (*m->opt->mqtt_discovery) {
+        announce_one(m, v, "sensor", "class");
+        announce_one(m, v, "image", "image");
+        if (m->classes[v->model].length > 2) /* not [] */
+            announce_one(m, v, "select", "label");
+    }
+    v->announced = true;
+}
+
+/* All that was told, for a broker that has forgotten it. */
+static void tell_again(sfp__mqtt *m)
+{
+    publish(m, AVAILABLE, "online", 6);
+    for (view *v = m->views; v < m->views + m->view_count; v++) {
+        announce(m, v);
+        if (v->state)
+            publish_of(m, v, "class", v->state, strlen(v->state));
+        if (v->attributes)
+            publish_of(m, v, "attributes", v->attributes, strlen(v->attributes));
+    }
+}
+
+static sfp_status put_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
+{
+    (void)samples, (void)err;
+    sfp__json_string(ctx, NULL, name);
+    return SFP_OK;
+}
+
+/* Announces views that are new, or whose classes have changed. */
+static void look_at_classes(sfp__mqtt *m)
+{
+    double now = sfp__monotonic_seconds();
+    if (now - m->looked_at < classes_seconds)
+        return;
+    m->looked_at = now;
+    for (int i = 0; i < m->opt->model_count; i++) {
+        sfp__text text = {0}, *known = &m->classes[i];
+        sfp__json j = {.text = &text};
+        sfp__json_array(&j, NULL);
+        bool good = sfp_run_classes(sfp__model_run(sfp__server_model(m->server, i)), put_class, &j, NULL) == SFP_OK;
+        sfp__json_end(&j);
+        good = good && !text.failed && (!known->s || strcmp(known->s, text.s) != 0);
+        sfp__text_done(good ? known : &text);
+        if (!good)
+            continue;
+        *known = text;
+        for (view *v = m->views; v < m->views + m->view_count; v++)
+            if (v->model == i)
+                announce(m, v);
+    }
+}
+
+/* The class that enough of the last answers agree on; NULL: none. */
+static const char *find_agreement(const sfp__mqtt *m, const view *v)
+{
+    for (int i = 0; i < m->of; i++) {
+        int same = 0;
+        for (int k = 0; k < m->of && v->votes[i] && *v->votes[i]; k++)
+            same += v->votes[k] && strcmp(v->votes[k], v->votes[i]) == 0;
+        if (same >= m->agree)
+            return v->votes[i];
+    }
+    return NULL;
+}
+
+static void replace(char **text, const char *by)
+{
+    char *copy = sfp__strdup(by);
+    if (!copy)
+        return;
+    sfp__free(*text);
+    *text = copy;
+}
+
+/* Counts an answer, and tells the view's answer if it has changed. */
+static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
+{
+    OWNED sfp__json_value *root = NULL;
+    OWNED_BY(sfp__text_done) sfp__text text = {0};
+    sfp__json j = {.text = &text};
+    if (!answer || sfp__json_parse("answer", answer, strlen(answer), &root, NULL))
+        return;
+    const sfp__json_value *best = sfp__json_at(sfp__json_get(root, "classes"), 0);
+    const char *name = sfp__json_text(sfp__json_get(best, "name"));
+    double probability = sfp__json_number(sfp__json_get(best, "probability"));
+    bool is_unknown = !name || sfp__json_is(sfp__json_get(root, "is_unknown"), SFP__JSON_TRUE);
+    v->next = (v->next + 1) % m->of;
+    replace(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
+    const char *agreed = find_agreement(m, v);
+    if (!agreed || (v->state && strcmp(v->state, agreed) == 0))
+        return;
+    replace(&v->state, agreed);
+    sfp__json_object(&j, NULL);
+    sfp__json_uint(&j, "sample", id);
+    sfp__json_string(&j, "class", name);
+    sfp__json_real(&j, "probability", name ? probability : (double)NAN);
+    sfp__json_raw(&j, "answer", answer);
+    sfp__json_end_all(&j);
+    if (text.failed)
+        return;
+    replace(&v->attributes, text.s);
+    publish_of(m, v, "class", agreed, strlen(agreed));
+    publish_of(m, v, "attributes", text.s, text.length);
+}
+
+/* Shows an image for its label. One that is shown stays for a while, so that a label is not given to the next one. */
+static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, size_t n)
+{
+    double now = sfp__monotonic_seconds();
+    if (v->shown_at > 0 && now - v->shown_at < shown_seconds)
+        return;
+    v->shown = id;
+    v->shown_at = now;
+    publish_of(m, v, "image", bytes, n);
+    publish_of(m, v, "label", "None", 4);
+}
+
+/* ----------------------------------------------------------------------------- in */
+
+/* Cuts the topic into levels; those that a wildcard stands for are the name of the view, another may be the label. */
+static void read_levels(const topic *t, const char *name, char view_name[NAME_BYTES], char *label, size_t label_size)
+{
+    const char *pattern = t->pattern, *whole = name;
+    view_name[0] = label[0] = '\0';
+    for (int level = 0; *name && *pattern; level++) {
+        size_t n = strcspn(name, "/"), p = strcspn(pattern, "/");
+        if (level == t->label_level)
+            (void)snprintf(label, label_size, "%.*s", (int)n, name);
+        else if (*pattern == '+' || *pattern == '#') {
+            put_safe(view_name, NAME_BYTES, "_", *view_name ? 1 : 0);
+            put_safe(view_name, NAME_BYTES, name, *pattern == '#' ? strlen(name) : n);
+        }
+        if (*pattern == '#')
+            break;
+        name += n + (name[n] == '/');
+        pattern += p + (pattern[p] == '/');
+    }
+    if (!*view_name)
+        put_safe(view_name, NAME_BYTES, whole, strlen(whole));
+}
+
+/* NULL: there are too many. */
+static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
+{
+    for (view *v = m->views; v < m->views + m->view_count; v++)
+        if (v->model == model && strcmp(v->name, name) == 0)
+            return v;
+    if (!create || m->view_count == VIEWS_MAX)
+        return NULL;
+    view *v = &m->views[m->view_count++];
+    *v = (view){.model = model};
+    put_safe(v->name, sizeof v->name, name, strlen(name));
+    return v;
+}
+
+/* Ends the connection before the message is acknowledged: the broker sends it again. */
+static void refuse_now(sfp__mqtt *m, const char *why)
+{
+    if (!m->refused)
+        say(m, SFP_LOG_WARNING, "an image cannot be stored now, and is asked for again", why);
+    m->refused = m->said = true;
+    (void)shutdown(mosquitto_socket(m->client), SHUT_RDWR);
+}
+
+static void take_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
+{
+    OWNED_BY(sfp__text_done) sfp__text answer = {0};
+    char view_name[NAME_BYTES], label[LABEL_BYTES], key[80];
+    uint64_t id = 0;
+    bool repeated = false, unreadable = false;
+    sfp_error err = {0};
+    read_levels(t, name, view_name, label, sizeof label);
+    const sfp__digest digest = sfp__digest_bytes(sfp__digest_bytes((sfp__digest){0}, name, strlen(name)), bytes, n);
+    (void)snprintf(key, sizeof key, "mqtt:%016llx%016llx", (unsigned long long)digest.word[0],
+                   (unsigned long long)digest.word[1]);
+    const sfp__arrival_in in = {.bytes = bytes, .size = n, .label = *label ? label : NULL, .key = key};
+    sfp_status status = (int64_t)n > m->opt->max_body
+                            ? sfp__fail(&err, SFP_EINVAL, "it has %zu bytes, more than allowed (--max-body)", n)
+                            : sfp__door_submit(sfp__server_model(m->server, t->model), sfp__server_events(m->server), &in, &id,
+                                               &repeated, &unreadable, &answer, &err);
+    if (status && !unreadable && status != SFP_EINVAL && status != SFP_EUNSUPPORTED) {
+        refuse_now(m, err.message);
+        return;
+    }
+    m->refused = false;
+    if (status && !m->unreadable && status != SFP_EUNSUPPORTED) {
+        char shown[128];
+        char what[256];
+        (void)snprintf(what, sizeof what, "a message of %s is ignored, and so are further ones like it",
+                       sfp__printable(name, shown, sizeof shown));
+        say(m, SFP_LOG_WARNING, what, err.message);
+        m->unreadable = true;
+    }
+    view *v = status || *label ? NULL : find_view(m, t->model, view_name, true);
+    if (!v)
+        return;
+    replace(&v->type, n > 3 && *(const uint8_t *)bytes == 0xff ? "image/jpeg"
+                      : n > 3 && *(const char *)bytes == 'R'   ? "image/webp"
+                                                               : "image/png");
+    if (!v->announced) {
+        m->looked_at = 0;
+        look_at_classes(m);
+        announce(m, v);
+    }
+    if (!repeated || v->shown_at == 0) /* a retained image after a restart */
+        show_image(m, v, id, bytes, n);
+    if (!repeated)
+        count_answer(m, v, id, answer.s);
+}
+
+/* A label for the image that is shown: streamfp/MODEL/VIEW/label/set. */
+static void take_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
+{
+    sfp_error err = {0};
+    char label[LABEL_BYTES], expected[TOPIC_BYTES];
+    for (view *v = m->views; v < m->views + m->view_count; v++) {
+        topic_of(m, v, "label/set", expected);
+        if (strcmp(name, expected) != 0 || n == 0 || n >= sizeof label)
+            continue;
+        (void)snprintf(label, sizeof label, "%.*s", (int)n, payload);
+        sfp__model *model = sfp__server_model(m->server, v->model);
+        sfp_status status = v->shown_at > 0 ? sfp_run_label(sfp__model_run(model), v->shown, label, &err)
+                                            : sfp__fail(&err, SFP_ENOTFOUND, "no image was shown since the start");
+        if (status) {
+            say(m, SFP_LOG_WARNING, "a label was not taken", err.message);
+            return;
+        }
+        v->shown_at =
+            sfp__monotonic_seconds() - shown_seconds; /* the next image may be shown; until then this one can be corrected */
+        publish_of(m, v, "label", label, strlen(label));
+        sfp__model_watch(model, v->shown);
+        sfp__events_sample(sfp__server_events(m->server), model, v->shown);
+        return;
+    }
+}
+
+static void on_message(struct mosquitto *client, void *ctx, const struct mosquitto_message *message)
+{
+    sfp__mqtt *m = ctx;
+    bool matches = false;
+    size_t n = message->payloadlen > 0 ? (size_t)message->payloadlen : 0;
+    (void)client;
+    (void)mosquitto_topic_matches_sub(LABELS, message->topic, &matches);
+    if (matches && !message->retain)
+        take_label(m, message->topic, message->payload, n);
+    for (const topic *t = m->topics; !matches && t < m->topics + m->topic_count; t++) {
+        (void)mosquitto_topic_matches_sub(t->pattern, message->topic, &matches);
+        if (matches && n > 0) /* an empty one removes a retained one */
+            take_image(m, t, message->topic, message->payload, n);
+    }
+}
+
+static void on_connect(struct mosquitto *client, void *ctx, int code)
+{
+    sfp__mqtt *m = ctx;
+    m->up = code == 0;
+    if (code) {
+        if (!m->said)
+            say(m, SFP_LOG_WARNING, "the broker refuses the connection", mosquitto_connack_string(code));
+        m->said = true;
+        return;
+    }
+    if (m->said && !m->refused)
+        say(m, SFP_LOG_INFO, "connected again", "");
+    m->said = false;
+    for (int i = 0; i < m->topic_count; i++)
+        (void)mosquitto_subscribe(client, NULL, m->topics[i].pattern, 1);
+    (void)mosquitto_subscribe(client, NULL, LABELS, 1);
+    tell_again(m);
+}
+
+/* ------------------------------------------------------------------------- thread */
+
+static bool all_ready(const sfp__mqtt *m)
+{
+    for (int i = 0; i < m->opt->model_count; i++)
+        if (!sfp__model_ready(sfp__server_model(m->server, i)))
+            return false;
+    return true;
+}
+
+static void wait_seconds(const sfp__mqtt *m, double seconds)
+{
+    double until = sfp__monotonic_seconds() + seconds;
+    while (!atomic_load(&m->stop) && sfp__monotonic_seconds() < until)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+static void *work(void *arg)
+{
+    enum { LOOP_MS = 200 };
+    sfp__mqtt *m = arg;
+    double wait = first_wait;
+    while (!atomic_load(&m->stop) && !all_ready(m))
+        wait_seconds(m, first_wait);
+    while (!atomic_load(&m->stop)) {
+        m->up = false;
+        int code = mosquitto_connect_async(m->client, m->host, m->port, KEEPALIVE);
+        while (code == MOSQ_ERR_SUCCESS && !atomic_load(&m->stop)) {
+            code = mosquitto_loop(m->client, LOOP_MS, 1);
+            if (m->up)
+                look_at_classes(m);
+        }
+        if (atomic_load(&m->stop))
+            break;
+        wait = m->up && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
+        if (!m->said && !m->refused)
+            say(m, SFP_LOG_WARNING, "no connection; it is tried again", mosquitto_strerror(code));
+        m->said = true;
+        wait_seconds(m, wait);
+    }
+    if (m->up) {
+        publish(m, AVAILABLE, "offline", 7);
+        (void)mosquitto_disconnect(m->client);
+        for (int i = 0; i < 50 && mosquitto_loop(m->client, 20, 1) == MOSQ_ERR_SUCCESS;)
+            i++;
+    }
+    return NULL;
+}
+
+static sfp_status make_client(sfp__mqtt *m, sfp_error *err)
+{
+    char host[128] = "", id[192];
+    char *dir = realpath(m->opt->dirs[0], NULL);
+    const char *where = dir ? dir : m->opt->dirs[0];
+    const sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, where, strlen(where));
+    free(dir);
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(id, sizeof id, "streamfp-%s-%016llx", host, (unsigned long long)digest.word[0]); /* the same after a restart */
+    m->client = mosquitto_new(id, false, m);
+    bool good = m->client &&
+                mosquitto_threaded_set(m->client, true) == MOSQ_ERR_SUCCESS && /* else acknowledged before on_message */
+                mosquitto_will_set(m->client, AVAILABLE, 7, "offline", 1, true) == MOSQ_ERR_SUCCESS &&
+                (!m->user || mosquitto_username_pw_set(m->client, m->user, m->password) == MOSQ_ERR_SUCCESS);
+    if (!good)
+        return sfp__fail_nomem(err);
+    mosquitto_connect_callback_set(m->client, on_connect);
+    mosquitto_message_callback_set(m->client, on_message);
+    return SFP_OK;
+}
+
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err)
+{
+    if (!opt->mqtt)
+        return SFP_OK;
+    (void)mosquitto_lib_init();
+    TRY(sfp__alloc(out, 1, sizeof **out, err));
+    sfp__mqtt *m = *out;
+    m->server = s;
+    m->opt = opt;
+    TRY(read_options(m, err));
+    return make_client(m, err);
+}
+
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err)
+{
+    if (!m)
+        return SFP_OK;
+    m->runs = pthread_create(&m->thread, NULL, work, m) == 0;
+    return m->runs ? SFP_OK : sfp__fail(err, SFP_ELIMIT, "cannot start the thread of mqtt");
+}
+
+void sfp__mqtt_close(sfp__mqtt *m)
+{
+    if (!m)
+        return;
+    atomic_store(&m->stop, true);
+    if (m->runs)
+        pthread_join(m->thread, NULL);
+    mosquitto_destroy(m->client);
+    (void)mosquitto_lib_cleanup();
+    for (int i = 0; i < m->topic_count; i++)
+        sfp__free(m->topics[i].pattern);
+    for (view *v = m->views; v < m->views + m->view_count; v++) {
+        for (int i = 0; i < VOTES_MAX; i++)
+            sfp__free(v->votes[i]);
+        sfp__free(v->state);
+        sfp__free(v->attributes);
+        sfp__free(v->type);
+    }
+    for (int i = 0; i < SFP__SERVE_MODELS_MAX; i++)
+        sfp__text_done(&m->classes[i]);
+    sfp__free(m->host);
+    sfp__free(m->user);
+    sfp__free(m->password);
+    sfp__free(m);
+}
+#else
+sfp_status sfp__mqtt_open(sfp__server *s, const sfp__serve_options *opt, sfp__mqtt **out, sfp_error *err)
+{
+    (void)s, (void)out;
+    return opt->mqtt
+               ? sfp__fail_key(err, "mqtt", SFP_EUNSUPPORTED,
+                               "mqtt is '%.80s', which this build cannot use without libmosquitto; install libmosquitto-dev and "
+                               "build again",
+                               opt->mqtt)
+               : SFP_OK;
+}
+
+sfp_status sfp__mqtt_start(sfp__mqtt *m, sfp_error *err)
+{
+    (void)m, (void)err;
+    return SFP_OK;
+}
+
+void sfp__mqtt_close(sfp__mqtt *m)
+{
+    (void)m;
+}
+#endif

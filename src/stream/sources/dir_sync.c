@@ -1,0 +1,144 @@
+/* watch:PATH,sync: deletions (dir.h). A move relabels and a renamed directory renames its class without this file, because their images are
+ * recognised by their bytes.
+ *
+ * After something was deleted or moved away, and once no file waits to be delivered, every sample that came from a file is compared with
+ * the directory. So what was deleted while no run was watching is found, too, and a moved file has already taken its sample with it. The
+ * run is asked to forget a sample as by a command, but its bytes may come back. A file that came back before its sample was
+ * forgotten is found by a scan after that. */
+#include "stream/sources/dir.h"
+
+#include "base/monotonic.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PAGE = 512 }; /* samples that are read at once: other threads use the store meanwhile */
+static const double sweep_seconds = 0.5, sweep_share = 20; /* between two comparisons; times the duration of the last one */
+
+struct sfp__dir_sync {
+    sfp_source *source;
+    bool trusted;        /* an image of a sample was seen in the directory */
+    bool warned;         /* a deletion was refused */
+    int64_t asked, last; /* numbers of the first and the last request without an answer; 0: none */
+    double due;          /* time of the next comparison */
+};
+
+sfp_status sfp__dir_sync_parse(const char *path, char **watched, bool *sync, sfp_error *err)
+{
+    static const char option[] = ",sync";
+    size_t n = strlen(path), end = strlen(option);
+    *sync = n > end && strcmp(path + n - end, option) == 0 && access(path, F_OK) != 0;
+    return sfp__text_new(watched, err, "%.*s", (int)(*sync ? n - end : n), path);
+}
+
+sfp_status sfp__dir_sync_create(sfp_source *source, sfp__dir_sync **out, sfp_error *err)
+{
+    TRY(sfp__alloc(out, 1, sizeof **out, err));
+    (*out)->source = source;
+    return SFP_OK;
+}
+
+sfp_status sfp__dir_sync_replaced(sfp__dir_sync *s, sfp__store *store, const sfp__stored *row, sfp_error *err)
+{
+    OWNED char *name = NULL;
+    TRY(sfp__text_new(&name, err, "%s#%llu", row->name, (unsigned long long)row->id));
+    s->due = 0;
+    return sfp__store_moved(store, row->id, name, &row->stamp, NULL, err);
+}
+
+/* One page of samples. */
+typedef struct page {
+    const char *root;
+    uint64_t next;
+    int count, there;
+    sfp__strings gone; /* names */
+} page;
+
+static void page_done(page *p)
+{
+    sfp__strings_done(&p->gone);
+}
+
+static sfp_status look_at(void *ctx, const sfp__listed *l, sfp_error *err)
+{
+    page *p = ctx;
+    OWNED char *path = NULL;
+    struct stat st;
+    p->next = l->row->id + 1;
+    p->count++;
+    if (l->row->stamp.changed == 0) /* it was submitted */
+        return SFP_OK;
+    TRY(sfp__path_make(p->root, l->row->name, &path, err));
+    if (lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+        p->there++;
+        return SFP_OK;
+    }
+    return sfp__strings_add(&p->gone, l->row->name, err);
+}
+
+/* Finds the samples whose files are gone. */
+static sfp_status find_gone(const sfp__dir_sync *s, sfp__store *store, page *p, sfp_error *err)
+{
+    *p = (page){.root = s->source->path};
+    do {
+        const sfp__sample_query q = {.from = p->next, .standing = -1, .limit = PAGE};
+        p->count = 0;
+        TRY(sfp__store_list(store, &q, look_at, p, err));
+    } while (p->count == PAGE);
+    return SFP_OK;
+}
+
+/* Reads the answers to requests; *open: some are missing. */
+static sfp_status read_answers(sfp__dir_sync *s, sfp__store *store, bool *open, sfp_error *err)
+{
+    for (*open = s->last > 0; *open; s->asked++) {
+        bool done;
+        sfp_error why = {0};
+        sfp_status status = sfp__store_read_answer(store, s->asked, &done, &why);
+        if (sfp__is_machine_error(status))
+            return sfp__fail(err, status, "%s", why.message);
+        if (!done)
+            return SFP_OK;
+        if (status && !s->warned)
+            sfp__source_warn_live(s->source, "%.400s; the sample of the deleted file stays learned, and so do further ones",
+                                  why.message);
+        s->warned |= status != SFP_OK;
+        *open = s->asked < s->last;
+    }
+    s->last = 0;
+    return SFP_OK;
+}
+
+sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir_watch *w, bool last, sfp_error *err)
+{
+    OWNED_BY(page_done) page p = {0};
+    double now = sfp__monotonic_seconds();
+    bool asked = s->last > 0, open;
+    TRY(read_answers(s, store, &open, err));
+    if (open)
+        return SFP_OK;
+    if (asked) /* a file may have come back */
+        w->missed = true;
+    if (w->queue.ready.first < w->queue.ready.last || w->queue.busy.first < w->queue.busy.last || asked ||
+        !(w->deleted || s->due == 0) || (now < s->due && !last))
+        return SFP_OK;
+    w->deleted = false;
+    TRY(find_gone(s, store, &p, err));
+    s->due = now + sweep_seconds + sweep_share * (sfp__monotonic_seconds() - now);
+    if (!s->trusted && p.there == 0 && p.gone.count > 0) {
+        if (!s->warned)
+            sfp__source_warn_live(s->source,
+                                  "%.300s: none of its %d images is there, as if a disk were not mounted; nothing is forgotten "
+                                  "until there is one again",
+                                  s->source->path, p.gone.count);
+        s->warned = w->deleted = true;
+        return SFP_OK;
+    }
+    s->trusted |= p.there > 0;
+    for (int i = 0; i < p.gone.count; i++) {
+        TRY(sfp__store_request(store, p.gone.s[i], "", NULL, &s->last, err));
+        s->asked = i == 0 ? s->last : s->asked;
+    }
+    return SFP_OK;
+}
