@@ -443,8 +443,8 @@ typedef struct writer {
     sfp__json *json;
     const struct sfp__review *v;
     uint64_t id;
-    const sfp_queued *queued; /* NULL: a judged sample */
-    const verdict *verdict;
+    const sfp_queued *queued; /* of a sample in the queue; else NULL */
+    const verdict *verdict;   /* of a suspect; else NULL */
     bool written;
 } writer;
 
@@ -464,7 +464,7 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
         sfp__json_float(w->json, "score", w->queued->score);
         sfp__json_string(w->json, "answer", sfp_predictor_class_name(w->v->predictor, w->queued->label));
         sfp__json_float(w->json, "answer_probability", w->queued->probability);
-    } else {
+    } else if (w->verdict) {
         sfp__json_string(w->json, "suggested", w->verdict->answer < 0 ? NULL : w->v->classes[w->verdict->answer].name);
         sfp__json_float(w->json, "margin", w->verdict->margin);
     }
