@@ -384,9 +384,9 @@ class Predictor(Object):
         return probabilities(self._rows(images, lib.sfp_predictor_classes, lib.sfp_predictor_scores))
 
     def features(self, images: Any) -> "np.ndarray[Any, Any]":
-        """(images, feature_dim) features; only of a predictor of an engine."""
+        """(images, feature_dim) features: of an engine, or those from which a closed-form head predicts."""
         if not self.feature_dim:
-            raise TypeError("only a predictor of an engine has features: Predictor(engine)")
+            raise TypeError("a predictor of fingerprints has no features; Predictor(engine) has")
         return self._rows(images, lib.sfp_predictor_feature_dim, lib.sfp_predictor_features)
 
     @property

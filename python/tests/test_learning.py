@@ -108,7 +108,9 @@ def test_an_engine_gives_features(engine: streamfp.Engine, photos: Photos) -> No
     with streamfp.Predictor(engine, taps=2) as predictor:
         rows = predictor.features(photos["mug"][:3])
         assert rows.shape == (3, predictor.feature_dim) == (3, 2 * engine.dim) and np.isfinite(rows).all()
-    with learner_of(engine, photos).predictor() as predictor, pytest.raises(TypeError, match="Predictor\\(engine\\)"):
+    with learner_of(engine, photos, method="ncm", taps=2, tap_mean=False).predictor() as predictor:
+        assert np.array_equal(predictor.features(photos["mug"][:3]), rows)
+    with streamfp.Learner(engine, preset="paper").predictor() as predictor, pytest.raises(TypeError, match="Predictor\\(engine\\)"):
         predictor.features(photos["mug"])
     with pytest.raises(TypeError, match="taps is a setting"):
         streamfp.Predictor("state", engine, taps=2)
