@@ -82,8 +82,8 @@ static bool uses_wall_time(const sfp__plan *p)
     return p->live || p->clock == SFP__CLOCK_REAL;
 }
 
-/* The time between checkpoints. A watched directory and the store of submitted samples deliver again what was not saved, so their checkpoints may be rare, except
- * the first: it gives the directory a state. Large ones are rarer, for the sake of flash memory. */
+/* The time between checkpoints. A watched directory and the store of submitted samples deliver again what was not saved, so their
+ * checkpoints may be rare, except the first: it gives the directory a state. Large ones are rarer, for the sake of flash memory. */
 static double checkpoint_seconds(const sfp__run *run)
 {
     const sfp__plan *p = &run->plan;
