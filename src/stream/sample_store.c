@@ -4,6 +4,7 @@
 #include "io/file.h"
 #include "stream/source_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -277,11 +278,22 @@ static sfp_status query(sfp__store *s, sqlite3_stmt **st, sfp_error *err, int wh
     return status;
 }
 
-/* Begins a transaction, unless one is open. */
+/* Is no question open? */
+__attribute__((unused)) static bool is_quiet(const sfp__store *s)
+{
+    for (sqlite3_stmt *st = sqlite3_next_stmt(s->db, NULL); st; st = sqlite3_next_stmt(s->db, st))
+        if (sqlite3_stmt_busy(st))
+            return false;
+    return true;
+}
+
+/* Begins a transaction, unless one is open. No question may be open: SQLite lets only one wait for another process that writes who does
+ * not read yet. */
 static sfp_status begin(sfp__store *s, sfp_error *err)
 {
     if (s->open)
         return SFP_OK;
+    assert(is_quiet(s));
     if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
         return fail_db(s, err);
     s->open = true;
@@ -650,6 +662,7 @@ static sfp_status set_label(sfp__store *s, uint64_t id, const char *label, sfp_e
         return SFP_OK;
     bool first = false; /* is this the first correction of the sample? */
     if (was.label && strcmp(was.label, label) != 0) {
+        TRY(begin(s, err));
         OWNED_BY(reset) sqlite3_stmt *st = NULL;
         TRY(query(s, &st, err, HAS_EARLIER, "i", (int64_t)id));
         first = !st;
