@@ -3,8 +3,8 @@
  * If more samples have arrived than can be queried, the class with the fewest samples, learned and chosen, gets the next place, but at most
  * half of them while other classes wait, so that a class that begins at the end of the window is not known by its beginning alone. The
  * places of a class are evenly spaced over its arrivals. Neither a score nor a pass is needed: class-major and shuffled, accuracy is
- * .722 and .721 (mean of loads 4, 16 and 32 and four datasets), with whole batches dropped .487 and .698, at random .689 and .694,
- * evenly spaced alone .732 and .696, by the middle of the paper's score .669 and .633. */
+ * .722 and .721 (mean of loads 4, 16 and 32 and four datasets, before places were limited), with whole batches dropped .487 and .698, at
+ * random .689 and .694, evenly spaced alone .732 and .696, by the middle of the paper's score .669 and .633. */
 #include "base/rank.h"
 #include "run/run_internal.h"
 
