@@ -190,6 +190,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     OWNED_PTR(sfp__arrival_free) sfp__arrival *i = NULL;
     bool found;
+    int32_t number;
     if (!a->revises)
         return sfp__fail(
             err, SFP_EUNSUPPORTED,
@@ -204,6 +205,8 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
     if (!found)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
+    if (r->label && is_erased(a, row.id))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: the sample is being forgotten", r->name);
     const sfp__source_ops *ops = a->base.plan->source->ops;
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
         return ops->decided ? ops->decided(a->base.plan->source, row.id, row.name, err) : SFP_OK;
@@ -219,17 +222,16 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     TRY(read_image(a, &row, r->file, i->rgb, err));
     i->name = TAKE(row.name);
     i->id = row.id;
-    if (r->label)
+    if (r->label) { /* the store has the label once nothing can refuse it */
+        TRY(sfp__classes_number(a->classes, r->label, &number, err));
+        TRY(ops->decided ? ops->decided(a->base.plan->source, row.id, i->name, err) : SFP_OK);
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
-    if (r->label && ops->decided)
-        TRY(ops->decided(a->base.plan->source, row.id, i->name, err));
+    }
     if (row.learned) {
         TRY(add_revision(a, i, row.learned, r->label, err));
         if (!r->label)
             erase_later(a, i->id, r->number);
     } else { /* it waited for its label, or was dropped */
-        int32_t number;
-        TRY(sfp__classes_number(a->classes, r->label, &number, err));
         i->class_name = a->classes->names.name[number];
         i->label = -1;
         i->urgent = true;
@@ -264,14 +266,6 @@ static sfp_status take_requests(live *a, sfp_error *err)
 
 /* ------------------------------------------------------------------- deliveries */
 
-/* Has the image of a submitted sample arrived since the source looked for it? Then the source delivers it. */
-static bool has_image_now(live *a, uint64_t id)
-{
-    OWNED uint8_t *bytes = NULL;
-    size_t size;
-    return keeps(a->base.plan) && sfp__store_image(a->base.store, id, &bytes, &size, NULL) == SFP_OK;
-}
-
 /* Records with which label a sample is learned now. If a submitted sample has got another one meanwhile, the source delivers it again. */
 static sfp_status record_learned(live *a, const sfp__arrival *i, sfp_error *err)
 {
@@ -288,8 +282,10 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool dropped = i->fate == SFP__DISCARD_DROPPED;
-        if (i->lost && has_image_now(a, i->id)) {
+        bool dropped = i->fate == SFP__DISCARD_DROPPED, submitted = false;
+        if (i->lost && keeps(a->base.plan))
+            TRY(sfp__store_has_image(a->base.store, i->id, &submitted, err));
+        if (submitted) { /* since the source looked for it */
             TRY(sfp__submitted_offer(a->base.plan->source, i->id, err));
             continue;
         }
@@ -437,13 +433,13 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
 }
 
 /* Decides by the store what a labelled image is now: a sample of the batch, a correction, or nothing, because its label has changed again
- * or because it was forgotten. Takes ownership. */
+ * or because it was or is being forgotten. Takes ownership. */
 static sfp_status sort_arrival(live *a, sfp__arrival *i, sfp__arrival_list *batch, sfp_error *err)
 {
     OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     TRY(sfp__store_get(a->base.store, i->id, &row, err));
-    bool current = row.standing != SFP__FORGOTTEN && row.label && strcmp(row.label, i->class_name) == 0;
+    bool current = row.standing != SFP__FORGOTTEN && !is_erased(a, i->id) && row.label && strcmp(row.label, i->class_name) == 0;
     bool done = row.learned && row.label && strcmp(row.learned, row.label) == 0;
     if (!current || done || has_id(batch, i->id) || has_id(&a->revised, i->id))
         return SFP_OK;
@@ -581,12 +577,25 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     return sfp__store_commit_if_due(base->store, err);
 }
 
+/* An image that waits for its label is not kept after its sample was forgotten. */
+static void free_erased(live *a)
+{
+    for (int n = a->waiting.count; n > 0; n--) {
+        sfp__arrival *i = sfp__arrival_list_take(&a->waiting);
+        if (is_erased(a, i->id))
+            sfp__arrival_free(i);
+        else
+            sfp__arrival_list_put(&a->waiting, i);
+    }
+}
+
 static sfp_status saved(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
     if (a->erase_count == 0)
         return SFP_OK;
     TRY(sfp__store_erase(base->store, a->erase_count, a->erased, a->erase_request, err));
+    free_erased(a);
     for (; a->erase_count > 0; a->erase_count--)
         TRY(sfp__store_answer(base->store, a->erase_request[a->erase_count - 1], SFP_OK, NULL, err));
     update_counts(a);

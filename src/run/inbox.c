@@ -291,7 +291,8 @@ static void *work(void *arg)
             sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
             status = SFP_OK; /* err has the reason */
-        if (!status)
+        bool taken = !status;
+        if (taken)
             status = make_arrival(b, &record, &p, arrived, &a, &err);
         if (!status && a->fate == SFP__DISCARD_SKIPPED)
             a->why = sfp__strdup(err.message);
@@ -304,7 +305,7 @@ static void *work(void *arg)
         else
             put(b, a);
         pthread_mutex_unlock(&b->lock);
-        errors = status ? errors + 1 : 0;
+        errors = !status ? 0 : taken ? ERRORS_MAX : errors + 1; /* an image that cannot be recorded must not be lost in silence */
         failed = status;
     }
     pthread_mutex_lock(&b->lock);

@@ -145,10 +145,17 @@ __attribute__((unused)) static bool is_quiet(const sfp__store *s)
     return true;
 }
 
+sfp_status sfp__db_fail_lost(const sfp__store *s, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EIO,
+                     "%s: the disk does not keep what is written; samples are refused until the run is started again",
+                     sfp__db_path(s));
+}
+
 sfp_status sfp__db_begin(sfp__store *s, sfp_error *err)
 {
-    if (s->open)
-        return SFP_OK;
+    if (s->open) /* after some errors SQLite undoes the whole transaction */
+        return sqlite3_get_autocommit(s->db) ? sfp__db_fail_lost(s, err) : SFP_OK;
     assert(is_quiet(s));
     if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
         return sfp__db_fail(s, err);
@@ -173,11 +180,32 @@ sfp_status sfp__db_commit(sfp__store *s, sfp_error *err)
 {
     if (!s->open)
         return SFP_OK;
+    TRY(sfp__db_begin(s, err));
     if (sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
         return sfp__db_fail(s, err);
     s->open = false;
     s->committed_at = sfp__monotonic_seconds();
     return SFP_OK;
+}
+
+sfp_status sfp__db_begin_group(sfp__store *s, sfp__db_mark *out, sfp_error *err)
+{
+    *out = (sfp__db_mark){
+        .counts = s->counts, .next_id = s->next_id, .image_bytes = s->images.bytes, .image_count = s->images.count};
+    return sfp__db_change(s, err, "SAVEPOINT changes", "");
+}
+
+sfp_status sfp__db_end_group(sfp__store *s, const sfp__db_mark *mark, sfp_status status, sfp_error *err)
+{
+    if (!status)
+        return sfp__db_change(s, err, "RELEASE changes", "");
+    s->counts = mark->counts;
+    s->next_id = mark->next_id;
+    s->images.bytes = mark->image_bytes;
+    s->images.count = mark->image_count;
+    if (sqlite3_exec(s->db, "ROLLBACK TO changes; RELEASE changes", NULL, NULL, NULL) != SQLITE_OK)
+        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL); /* then all that follows fails (sfp__db_begin) */
+    return status;
 }
 
 sfp_status sfp__db_text(sqlite3_stmt *st, int column, char **out, sfp_error *err)
@@ -462,8 +490,5 @@ sfp_status sfp__store_sync(sfp__store *s, sfp_error *err)
         s->synced = done ? reached : s->synced;
         pthread_cond_broadcast(&s->synced_more);
     }
-    return s->failed ? sfp__fail(err, SFP_EIO,
-                                 "%s: the disk does not keep what is written; samples are refused until the run is started again",
-                                 sfp__db_path(s))
-                     : SFP_OK;
+    return s->failed ? sfp__db_fail_lost(s, err) : SFP_OK;
 }

@@ -76,10 +76,22 @@ sfp_status sfp__db_text(sqlite3_stmt *st, int column, char **out, sfp_error *err
  * process that writes. */
 sfp_status sfp__db_begin(sfp__store *s, sfp_error *err);
 sfp_status sfp__db_commit(sfp__store *s, sfp_error *err);
+/* Fails because a change is lost: what follows would not fit what the learner has. */
+sfp_status sfp__db_fail_lost(const sfp__store *s, sfp_error *err);
 /* Counts the rows again. */
 sfp_status sfp__db_load_counts(sfp__store *s, sfp_error *err);
 /* Removes what erased rows have left in the files. */
 sfp_status sfp__db_scrub(sfp__store *s, sfp_error *err);
+
+/* Several changes that are made as one: if one of them fails, none is left. */
+typedef struct sfp__db_mark {
+    sfp__store_counts counts;
+    uint64_t next_id;
+    int64_t image_bytes, image_count;
+} sfp__db_mark;
+sfp_status sfp__db_begin_group(sfp__store *s, sfp__db_mark *out, sfp_error *err);
+/* status: of the changes, returned if they failed. */
+sfp_status sfp__db_end_group(sfp__store *s, const sfp__db_mark *mark, sfp_status status, sfp_error *err);
 
 /* --------------------------------------------------------------------- samples: sample_store.c */
 

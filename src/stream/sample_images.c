@@ -54,6 +54,12 @@ sfp_status sfp__store_open_images(sfp__store *s, int64_t max_bytes, sfp_error *e
         sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
         return sfp__db_fail(s, err);
     s->images.open = true;
+    /* a power failure may have kept an image without its row, or that of a sample that was forgotten */
+    TRY(sfp__db_change(s, err,
+                       "DELETE FROM images.image WHERE NOT EXISTS"
+                       " (SELECT 1 FROM sample WHERE sample.id = image.id AND standing <> 4)",
+                       ""));
+    TRY(sqlite3_changes(s->db) > 0 ? sfp__db_scrub(s, err) : sfp__db_commit(s, err));
     TRY(sfp__db_query(s, &st, err, "SELECT coalesce(sum(length(bytes)), 0), count(*) FROM images.image", ""));
     s->images.bytes = st ? sqlite3_column_int64(st, 0) : 0;
     s->images.count = st ? sqlite3_column_int64(st, 1) : 0;
@@ -93,15 +99,6 @@ static sfp_status make_space(sfp__store *s, int64_t more, sfp_error *err)
     return SFP_OK;
 }
 
-/* kept: the bytes of an image that it replaces; -1: none. */
-static sfp_status put_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, int64_t kept, sfp_error *err)
-{
-    TRY(sfp__db_change(s, err, "INSERT OR REPLACE INTO images.image VALUES(?1, ?2)", "iB", (int64_t)id, (int64_t)size, bytes));
-    s->images.bytes += (int64_t)size - (kept > 0 ? kept : 0);
-    s->images.count += kept < 0;
-    return SFP_OK;
-}
-
 /* The sample that an earlier submission with this key has made. */
 static sfp_status find_submission(sfp__store *s, const char *key, sfp__stored *out, bool *found, sfp_error *err)
 {
@@ -115,54 +112,97 @@ static sfp_status find_submission(sfp__store *s, const char *key, sfp__stored *o
     return sfp__sample_get(s, (uint64_t)sqlite3_column_int64(st, 0), out, err);
 }
 
+/* Keeps an image, for which space is made. kept: the bytes of the one that it replaces; -1: none. */
+static sfp_status put_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, int64_t kept, sfp_error *err)
+{
+    TRY(make_space(s, (int64_t)size, err));
+    TRY(sfp__db_change(s, err, "INSERT OR REPLACE INTO images.image VALUES(?1, ?2)", "iB", (int64_t)id, (int64_t)size, bytes));
+    s->images.bytes += (int64_t)size - (kept > 0 ? kept : 0);
+    s->images.count += kept < 0;
+    return SFP_OK;
+}
+
+/* Makes a name that no other sample has, because requests find a sample by its name. */
+static sfp_status make_name(sfp__store *s, const char *wanted, uint64_t id, char **out, sfp_error *err)
+{
+    OWNED char *name = NULL;
+    TRY(wanted ? sfp__text_new(&name, err, "%s", wanted) : sfp__text_new(&name, err, "#%llu", (unsigned long long)id));
+    for (;;) {
+        OWNED_BY(sfp__stored_done) sfp__stored other = {0};
+        OWNED char *before = NULL;
+        bool taken;
+        TRY(sfp__sample_find(s, name, &other, &taken, err));
+        if (!taken)
+            break;
+        before = TAKE(name);
+        TRY(sfp__text_new(&name, err, "%s#%llu", before, (unsigned long long)id));
+    }
+    *out = TAKE(name);
+    return SFP_OK;
+}
+
+static sfp_status add_submission(sfp__store *s, const sfp__submission *in, uint64_t id, const sfp__digest *digest, sfp_error *err)
+{
+    OWNED char *name = NULL;
+    TRY(make_name(s, in->name, id, &name, err));
+    TRY(sfp__sample_add(s, name, &(sfp__file_stamp){0}, digest, in->label, err));
+    if (in->predicted)
+        TRY(sfp__sample_predicted(s, id, sfp__time_of_day(), in->class_name, in->probability, in->unknown, in->timestamp, err));
+    return in->key ? sfp__db_change(s, err, "INSERT OR REPLACE INTO submission VALUES(?1, ?2)", "ti", in->key, (int64_t)id)
+                   : SFP_OK;
+}
+
 sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t *id, bool *repeated, sfp_error *err)
 {
     LOCK_STORE(s);
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-    OWNED char *name = NULL;
     const sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, in->bytes, in->size), none = {0};
+    sfp__db_mark before;
     int64_t kept;
-    bool taken = false;
-    TRY(find_submission(s, in->key, &row, repeated, err));
-    if (*repeated && !sfp__digest_equal(&row.digest, &none) && !sfp__digest_equal(&row.digest, &digest))
+    bool found;
+    if (s->failed)
+        return sfp__db_fail_lost(s, err);
+    TRY(find_submission(s, in->key, &row, &found, err));
+    if (found && !sfp__digest_equal(&row.digest, &none) && !sfp__digest_equal(&row.digest, &digest))
         return sfp__fail(err, SFP_EINVAL, "the key was used for another image, expected a new key for each sample");
-    *id = *repeated ? row.id : s->next_id;
-    TRY(sfp__image_size(s, *id, &kept, err));
+    uint64_t made = found ? row.id : s->next_id;
+    TRY(sfp__image_size(s, made, &kept, err));
     /* a process that was killed may have kept the row without the image, as both files are not written at once */
     bool lost =
-        *repeated && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
-    if (*repeated && !lost)
-        return SFP_OK;
-    if (s->images.bytes + (int64_t)in->size > s->images.max_bytes)
-        TRY(make_space(s, (int64_t)in->size, err));
-    TRY(put_image(s, *id, in->bytes, in->size, kept, err));
-    if (lost)
-        return sfp__sample_move(s, *id, row.name, &(sfp__file_stamp){0}, err);
-    for (const char *wanted = in->name ? in->name : ""; !name || taken; wanted = name) { /* requests find a sample by its name */
-        char *next = NULL;
-        TRY(in->name && !name ? sfp__text_new(&next, err, "%s", wanted)
-                              : sfp__text_new(&next, err, "%s#%llu", wanted, (unsigned long long)*id));
-        sfp__free(name);
-        name = next;
-        sfp__stored_done(&row);
-        TRY(sfp__sample_find(s, name, &row, &taken, err));
+        found && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
+    if (!found || lost) {
+        TRY(sfp__db_begin_group(s, &before, err));
+        sfp_status status = put_image(s, made, in->bytes, in->size, kept, err);
+        if (!status)
+            status = lost ? sfp__sample_move(s, made, row.name, &(sfp__file_stamp){0}, err)
+                          : add_submission(s, in, made, &digest, err);
+        TRY(sfp__db_end_group(s, &before, status, err));
     }
-    TRY(sfp__sample_add(s, name, &(sfp__file_stamp){0}, &digest, in->label, err));
-    if (in->predicted)
-        TRY(sfp__sample_predicted(s, *id, sfp__time_of_day(), in->class_name, in->probability, in->unknown, in->timestamp, err));
-    return in->key ? sfp__db_change(s, err, "INSERT OR REPLACE INTO submission VALUES(?1, ?2)", "ti", in->key, (int64_t)*id)
-                   : SFP_OK;
+    *id = made;
+    *repeated = found;
+    return SFP_OK;
 }
 
 sfp_status sfp__store_keep_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, sfp_error *err)
 {
     LOCK_STORE(s);
+    sfp__db_mark before;
     int64_t kept;
     TRY(sfp__image_size(s, id, &kept, err));
     if (kept >= 0 || (int64_t)size > s->images.max_bytes)
         return SFP_OK;
-    sfp_status status = s->images.bytes + (int64_t)size > s->images.max_bytes ? make_space(s, (int64_t)size, err) : SFP_OK;
-    return status == SFP_ELIMIT ? SFP_OK : status ? status : put_image(s, id, bytes, size, -1, err);
+    TRY(sfp__db_begin_group(s, &before, err));
+    sfp_status status = sfp__db_end_group(s, &before, put_image(s, id, bytes, size, -1, err), err);
+    return status == SFP_ELIMIT ? SFP_OK : status;
+}
+
+sfp_status sfp__store_has_image(sfp__store *s, uint64_t id, bool *out, sfp_error *err)
+{
+    LOCK_STORE(s);
+    int64_t bytes;
+    TRY(sfp__image_size(s, id, &bytes, err));
+    *out = bytes >= 0;
+    return SFP_OK;
 }
 
 sfp_status sfp__store_image(sfp__store *s, uint64_t id, uint8_t **bytes, size_t *size, sfp_error *err)

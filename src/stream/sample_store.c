@@ -146,7 +146,7 @@ sfp_status sfp__sample_label(sfp__store *s, uint64_t id, const char *label, sfp_
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
-    if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
+    if (was.standing == SFP__FORGOTTEN || (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED))
         return SFP_OK;
     bool first = false; /* is this the first correction of the sample? */
     if (was.label && strcmp(was.label, label) != 0) {
@@ -177,6 +177,8 @@ sfp_status sfp__sample_move(sfp__store *s, uint64_t id, const char *name, const 
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
+    if (was.standing == SFP__FORGOTTEN)
+        return SFP_OK;
     TRY(sfp__db_change(s, err,
                        "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5, standing = CASE WHEN standing IN "
                        "(2, 3) THEN 0 ELSE standing END WHERE id = ?1",
@@ -200,6 +202,10 @@ sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const 
 sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, const char *label, sfp_error *err)
 {
     LOCK_STORE(s);
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(sfp__sample_get(s, id, &was, err));
+    if (was.standing == SFP__FORGOTTEN)
+        return SFP_OK;
     TRY(sfp__db_change(s, err, "INSERT OR REPLACE INTO other_name VALUES(?2, ?1)", "it", (int64_t)id, name));
     return label ? sfp__sample_label(s, id, label, err) : SFP_OK;
 }
@@ -244,9 +250,8 @@ sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_er
     return s->renames ? find_text(s, "SELECT class FROM renamed WHERE label = ?1", label, out, err) : SFP_OK;
 }
 
-sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
+static sfp_status rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
 {
-    LOCK_STORE(s);
     TRY(sfp__db_change(s, err, "DELETE FROM renamed WHERE label = ?1", "t", to));
     TRY(sfp__db_change(s, err, "UPDATE renamed SET class = ?2 WHERE class = ?1", "tt", from, to));
     TRY(sfp__db_change(s, err, "INSERT OR REPLACE INTO renamed VALUES(?1, ?2)", "tt", from, to));
@@ -257,7 +262,15 @@ sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *
                        "tt", from, to));
     TRY(sfp__db_change(s, err, settle_sql, "")); /* those that were learned with the new name before they got the old one */
     TRY(sfp__db_change(s, err, "UPDATE line SET label = ?2 WHERE label = ?1", "tt", from, to));
-    TRY(sfp__db_change(s, err, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1", "tt", from, to));
+    return sfp__db_change(s, err, "UPDATE OR REPLACE added_class SET name = ?2 WHERE name = ?1", "tt", from, to);
+}
+
+sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
+{
+    LOCK_STORE(s);
+    sfp__db_mark before;
+    TRY(sfp__db_begin_group(s, &before, err));
+    TRY(sfp__db_end_group(s, &before, rename_class(s, from, to, err), err));
     TRY(sfp__db_commit(s, err));
     s->renames = true;
     s->redeliveries++;
@@ -350,6 +363,8 @@ sfp_status sfp__sample_refuse(sfp__store *s, uint64_t id, sfp__standing standing
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
+    if (was.standing == SFP__FORGOTTEN)
+        return SFP_OK;
     sfp__standing now = was.learned ? SFP__LEARNED : standing;
     TRY(sfp__db_change(
         s, err,
@@ -383,6 +398,8 @@ sfp_status sfp__sample_predicted(sfp__store *s, uint64_t id, int64_t at, const c
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
+    if (was.standing == SFP__FORGOTTEN)
+        return SFP_OK;
     TRY(sfp__db_change(
         s, err, "UPDATE sample SET predicted = ?2, timestamp = ?3, class = ?4, probability = ?5, unknown = ?6 WHERE id = ?1",
         "iiitdd", (int64_t)id, at, timestamp, class_name, probability, unknown));
