@@ -108,9 +108,24 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
     return SFP_OK;
 }
 
+static const char class_sql[] = "SELECT class FROM renamed WHERE label = ?1";
+
+/* Replaces the name of a class that was renamed. A caller that asked before it gave the label may have asked too early. renamed: owns the
+ * new name. */
+static sfp_status follow_rename(sfp__store *s, const char **label, char **renamed, sfp_error *err)
+{
+    if (s->renames && *label)
+        TRY(find_text(s, class_sql, *label, renamed, err));
+    if (*renamed)
+        *label = *renamed;
+    return SFP_OK;
+}
+
 sfp_status sfp__sample_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
                            const char *label, sfp_error *err)
 {
+    OWNED char *renamed = NULL;
+    TRY(follow_rename(s, &label, &renamed, err));
     TRY(sfp__db_change(s, err,
                        "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing) VALUES(?1, ?2, "
                        "?3, ?4, ?5, ?6, ?7, ?8, 0)",
@@ -145,6 +160,8 @@ static void count_standing(sfp__store *s, const sfp__stored *was, sfp__standing 
 sfp_status sfp__sample_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    OWNED char *renamed = NULL;
+    TRY(follow_rename(s, &label, &renamed, err));
     TRY(sfp__sample_get(s, id, &was, err));
     if (was.standing == SFP__FORGOTTEN || (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED))
         return SFP_OK;
@@ -247,7 +264,7 @@ sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_er
 {
     LOCK_STORE(s);
     *out = NULL;
-    return s->renames ? find_text(s, "SELECT class FROM renamed WHERE label = ?1", label, out, err) : SFP_OK;
+    return s->renames ? find_text(s, class_sql, label, out, err) : SFP_OK;
 }
 
 static sfp_status rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
