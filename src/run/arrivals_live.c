@@ -40,7 +40,8 @@ typedef struct live {
     size_t revision_capacity;
     /* samples that must be erased after the next checkpoint, and the requests for it */
     int erase_count;
-    bool renames; /* a class was renamed: a run that is stopped corrects its samples first */
+    bool renames; /* a class was renamed: a run that is stopped corrects its samples first, unless the store keeps them */
+    bool served;  /* the last delivery was for requests */
     uint64_t erased[ERASED_MAX];
     int64_t erase_request[ERASED_MAX];
     uint64_t unmatched; /* late labels without an image */
@@ -199,7 +200,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED, "the stream does not keep its images, so that its classes cannot be renamed");
     if (r->name && !*r->name) /* by a process that was killed before it answered */
         return SFP_OK;
-    a->renames |= !r->name;
+    a->renames |= !r->name && !keeps(a->base.plan);
     if (!r->name)
         return sfp__store_rename_class(a->base.store, r->file, r->label, err);
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
@@ -533,15 +534,17 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    if (!a->busy && a->revised.count == 0 && a->erase_count == 0) /* else those of the start are not delivered yet */
+    bool turn = a->served && !a->last; /* of samples: many requests must not keep them from being learned */
+    if (!a->busy && a->revised.count == 0 && a->erase_count == 0 && !turn) /* else those of the start are not delivered yet */
         TRY(take_requests(a, err));
     bool served = a->revised.count > 0 || a->erase_count > 0;
+    a->served = served;
     bool held = a->held.first != NULL;
     *d = (sfp__delivery){.arrived = -1, .end = a->last && !a->busy && !served && !held};
     if (d->end)
         return SFP_OK;
     if (!a->busy && !served && !held)
-        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + request_seconds), err));
+        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + (turn ? 0 : request_seconds)), err));
     d->changed = a->in.count > 0 || served || held;
     bool batch_first = served || held || (a->in.batch_first && a->in.batch.count > 0);
     if (!batch_first)

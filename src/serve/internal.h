@@ -188,7 +188,8 @@ typedef struct sfp__decoded {
 } sfp__decoded;
 
 void sfp__decoded_done(sfp__decoded *d);
-/* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. */
+/* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. SFP_ENOMEM: no decoder can be
+ * started now; all other failures are of the image. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
 
 /* From now on images are decoded in other processes (sandbox.c), also those that a run of this process learns. */
