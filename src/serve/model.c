@@ -1,5 +1,6 @@
-/* A model has two threads. One steps its run, so it alone changes what is learned. The other answers: it takes all questions that wait,
- * predicts their images in one run of the predictor, and lets each request write its answer. Workers wait for their answers. */
+/* A model has two threads. The first calls sfp_run_step in a loop; no other thread changes what is learned. The second answers: it takes the
+ * waiting questions, predicts their images in one run of the predictor, and calls `answer` of each question. Meanwhile the workers of the
+ * server wait in sfp__model_ask. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -117,7 +118,7 @@ static double thread_seconds(void)
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9 : 0;
 }
 
-/* Leaves the rest of the time to answers. */
+/* Sleeps so long that learning takes only this share of the time. */
 static void yield_share(double busy, double share)
 {
     double pause = fmin(busy * (1 / share - 1), 10);
@@ -129,7 +130,7 @@ static void yield_share(double busy, double share)
 
 void sfp__serve_yield(void)
 {
-    int now = getpriority(PRIO_PROCESS, 0); /* on Linux, of this thread; threads that it creates inherit it */
+    int now = getpriority(PRIO_PROCESS, 0); /* on Linux, that of the calling thread; threads that it creates inherit it */
     (void)setpriority(PRIO_PROCESS, 0, now + LEARNING_NICE);
 }
 
@@ -138,7 +139,7 @@ static void *learn(void *arg)
     sfp__model *m = arg;
     sfp_error err = {0};
     sfp_status status = SFP_OK;
-    sfp__serve_yield(); /* answers come first */
+    sfp__serve_yield();
     for (int more = 1; more && !status;) {
         double before = thread_seconds();
         status = sfp_run_step(m->run, &more, &err);
@@ -168,7 +169,7 @@ static void *learn(void *arg)
 
 /* ---------------------------------------------------------------- answering */
 
-/* Takes questions with up to BATCH_IMAGES images, at least one question. The lock is held. */
+/* Removes the first questions from the queue: at least one, and as many as have BATCH_IMAGES images together. The lock is held. */
 static sfp__question *take_questions(sfp__model *m, int *images)
 {
     sfp__question *taken = m->first, *last = NULL;
@@ -207,7 +208,7 @@ static void answer(sfp__model *m, sfp__question *list, int images)
     m->status.answer_batches++;
     m->status.answer_seconds += sfp__monotonic_seconds() - begin;
     for (sfp__question *q = list, *next; q; q = next) {
-        next = q->next; /* a question ends with its request */
+        next = q->next; /* once q->done is set, its thread may free the question */
         q->status = status;
         q->err = err;
         q->done = true;
@@ -254,7 +255,7 @@ sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err)
     }
     pthread_mutex_unlock(&m->lock);
     if (full)
-        return sfp__fail(err, SFP_ELIMIT, "too many questions wait for an answer; ask again later");
+        return sfp__fail(err, SFP_ELIMIT, "too many requests wait for an answer; try again later");
     return q->status ? sfp__fail(err, q->status, "%s", q->err.message) : SFP_OK;
 }
 
@@ -292,7 +293,7 @@ sfp_status sfp__model_close(sfp__model *m, sfp_error *err)
     return status;
 }
 
-/* ------------------------------------------------------------------- knowing */
+/* -------------------------------------------------------------------- status */
 
 const char *sfp__model_name(const sfp__model *m)
 {

@@ -1,4 +1,4 @@
-/* What a service says about itself: status, metrics, health, files, events. */
+/* Routes that report the state of the service: status, metrics, health, files, events. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -27,7 +27,7 @@ sfp_status sfp__get_models(sfp__request *r, sfp_error *err)
     return SFP_OK;
 }
 
-/* Warnings about the data: classes with one sample, and much fewer samples than others. */
+/* Collects warnings about the data: classes with fewer than two samples, and a class with many more samples than another. */
 typedef struct class_warnings {
     sfp__json *json;
     int64_t least, most;
@@ -187,7 +187,7 @@ sfp_status sfp__get_ready(sfp__request *r, sfp_error *err)
 
 /* ---------------------------------------------------------------------- metrics */
 
-/* A metric with one value per model. kind: of sfp__model_status. */
+/* A metric with one value per model. type: counter or gauge. */
 typedef struct metric {
     const char *name, *type, *help;
     double (*value)(const sfp__model_status *s);
@@ -235,14 +235,14 @@ static const metric metrics[] = {
     {"streamfp_classes", "gauge", "Classes learned.", classes_of},
     {"streamfp_answers_total", "counter", "Images predicted for requests.", answers_of},
     {"streamfp_answer_batches_total", "counter", "Runs of the predictor.", batches_of},
-    {"streamfp_answer_seconds_total", "counter", "Time of these runs.", seconds_of},
-    {"streamfp_model_age_seconds", "gauge", "Time since the model has changed.", age_of},
+    {"streamfp_answer_seconds_total", "counter", "Total time of the runs of the predictor.", seconds_of},
+    {"streamfp_model_age_seconds", "gauge", "Time since the model last changed.", age_of},
     {"streamfp_lag_seconds", "gauge", "Time from arrival to learning.", lag_of},
     {"streamfp_prequential_accuracy_ratio", "gauge", "Accuracy on samples before they are learned.", accuracy_of},
-    {"streamfp_paused", "gauge", "1: nothing is learned.", paused_of},
+    {"streamfp_paused", "gauge", "1 while learning is paused, else 0.", paused_of},
 };
 
-/* A label: quotes, backslashes and line ends are escaped. */
+/* Writes the value of a Prometheus label, in which quotes, backslashes and line ends are escaped. */
 static void put_label(sfp__text *t, const char *s)
 {
     for (; *s; s++) {
@@ -285,7 +285,7 @@ sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
         t, "# HELP streamfp_requests_total Requests.\n# TYPE streamfp_requests_total counter\nstreamfp_requests_total %llu\n",
         (unsigned long long)stats.requests);
     sfp__text_printf(t,
-                     "# HELP streamfp_requests_refused_total Requests that reached no handler.\n"
+                     "# HELP streamfp_requests_refused_total Requests that were refused before they were processed.\n"
                      "# TYPE streamfp_requests_refused_total counter\nstreamfp_requests_refused_total %llu\n",
                      (unsigned long long)stats.refused);
     for (int k = 0; k < METRICS; k++) {
@@ -311,7 +311,7 @@ typedef struct subscriber {
     struct subscriber *next;
     struct MHD_Connection *connection;
     sfp__model *model;
-    sfp__text text; /* [sent, length) waits */
+    sfp__text text; /* bytes [sent, length) have not been sent yet */
     size_t sent;
     bool suspended, ended;
 } subscriber;
@@ -348,7 +348,7 @@ static void wake(subscriber *s)
     s->suspended = false;
 }
 
-/* Called by the web server when it can send. */
+/* Called by the web server when it can send more bytes. Without any, suspends the connection until the next event. */
 static ssize_t read_events(void *ctx, uint64_t pos, char *buf, size_t max)
 {
     subscriber *s = ctx;
@@ -410,7 +410,7 @@ void *sfp__events_subscribe(struct sfp__events *e, sfp__request *r)
     return taken ? response : NULL;
 }
 
-/* model NULL: to all. */
+/* Sends an event to the subscribers of a model. model NULL: to all subscribers. event NULL: data is sent as it is (a comment). */
 static void publish(struct sfp__events *e, const sfp__model *model, const char *event, const char *data)
 {
     pthread_mutex_lock(&e->lock);
@@ -444,7 +444,7 @@ void sfp__events_sample(struct sfp__events *e, sfp__model *m, uint64_t id)
         publish(e, m, "sample", t.s);
 }
 
-/* Reports samples that were learned since. */
+/* Sends events for watched samples that were learned since the last tick. */
 static void report_watched(sfp__server *s, sfp__model *m)
 {
     enum { PER_TICK = 256 };
@@ -457,7 +457,7 @@ static void report_watched(sfp__server *s, sfp__model *m)
             continue;
         if (strstr(t.s, "\"standing\":\"waiting\"")) {
             sfp__model_watch(m, id);
-            return; /* the later ones wait, too */
+            return; /* samples are learned in order, so the later ones wait, too */
         }
         publish(sfp__server_events(s), m, "sample", t.s);
     }

@@ -1,13 +1,13 @@
-/* MQTT: images in, answers out, labels in (docs/service.md). A door with one thread, on libmosquitto.
+/* MQTT: receives images and labels, and publishes answers (docs/service.md). One thread, which uses libmosquitto.
  *
- * A message is acknowledged to the broker after its image is in the store, so a broker that keeps messages (QoS 1 and the persistent session
- * that is asked for here) delivers each at least once, whatever is killed or restarted. One that comes again, also a retained one at each
- * connection, has the same key, made of its topic and bytes: it is the same sample. If an image cannot be stored now, the connection is
- * ended instead of acknowledged, and the broker sends the image again later.
+ * A message is acknowledged after its image is in the store. With QoS 1 and a persistent session, which are requested here, the broker
+ * therefore delivers each message at least once, even if a process is killed or restarted. A message that is delivered again, such as a retained
+ * one after each connection, has the same key (a digest of its topic and bytes) and is therefore the same sample. If an image cannot be stored
+ * now, the message is not acknowledged: the connection is closed, and the broker sends the image again later.
  *
- * The part of a topic that + stands for, such as a camera, is a view: it has an answer, which is told when it changes, and an image
- * that is shown, to which a label can be given. Home Assistant finds both by its discovery messages. Texts of others are used in topics and
- * identifiers only after all but letters, digits, '-' and '_' are replaced. */
+ * A view is what one value of the wildcards in a topic stands for, for example one camera. A view has an answer, which is published when it
+ * changes, and a published image, which a user can label. Home Assistant finds both by discovery messages. In text from messages, every character
+ * but letters, digits, '-' and '_' is replaced before it is used in a topic or an identifier. */
 #include "serve/internal.h"
 
 #ifdef SFP__MOSQUITTO
@@ -30,31 +30,31 @@ enum {
     VOTES_MAX = 32,
     NAME_BYTES = 64,
     TOPIC_BYTES = 512,
-    LABEL_BYTES = 2048 /* more than a label may have */
+    LABEL_BYTES = 2048 /* more than the longest valid label */
 };
 static const double first_wait = 0.25, longest_wait = 30, shown_seconds = 10, classes_seconds = 1;
 
 #define AVAILABLE "streamfp/available"
 #define LABELS "streamfp/+/+/label/set"
 
-/* A pattern of topics with images. */
+/* A pattern of topics from which images are received. */
 typedef struct topic {
     char *pattern;   /* {label} is replaced by + */
     int label_level; /* the level of the topic that is the label; -1: images have none */
     int model;
 } topic;
 
-/* What one part of the topics has shown. */
+/* One camera, or another source of images with its own topic. */
 typedef struct view {
     char name[NAME_BYTES];
     int model;
-    char *votes[VOTES_MAX]; /* the last answers; "": not sure */
-    int next;
-    char *state, *attributes; /* what was told last; NULL: nothing */
-    char *type;               /* of its images */
-    uint64_t shown;           /* sample */
-    double shown_at;          /* 0: none that may be labelled */
-    bool announced;
+    char *votes[VOTES_MAX];   /* the last answers; "": below the threshold */
+    int next;                 /* index of the newest vote */
+    char *state, *attributes; /* as published last; NULL: not published yet */
+    char *type;               /* media type of its images */
+    uint64_t shown;           /* the sample whose image was published last */
+    double shown_at;          /* when it was published; 0: no image can be labelled */
+    bool announced;           /* its discovery messages were published */
 } view;
 
 struct sfp__mqtt {
@@ -67,12 +67,12 @@ struct sfp__mqtt {
     int topic_count;
     view views[VIEWS_MAX];
     int view_count;
-    sfp__text classes[SFP__SERVE_MODELS_MAX]; /* as a JSON array; those of the announced labels */
-    double looked_at;
-    bool up;         /* the broker has accepted the connection */
-    bool said;       /* that it is lost */
-    bool refused;    /* an image could not be stored, and none since */
-    bool unreadable; /* a warning about a message was given */
+    sfp__text classes[SFP__SERVE_MODELS_MAX]; /* per model: the announced classes, as a JSON array */
+    double looked_at;                         /* when the classes were compared with those of the models */
+    bool up;                                  /* the broker has accepted the connection */
+    bool said;                                /* a warning about the lost connection was logged */
+    bool refused;                             /* the last image could not be stored */
+    bool unreadable;                          /* a warning about a message was logged; further ones are not */
     pthread_t thread;
     bool runs;
     atomic_bool stop;
@@ -87,7 +87,7 @@ static void say(const sfp__mqtt *m, sfp_log_level level, const char *what, const
 
 /* ------------------------------------------------------------------------ options */
 
-/* HOST, HOST:PORT, [HOST]:PORT. */
+/* Parses HOST, HOST:PORT or [HOST]:PORT. */
 static sfp_status read_address(sfp__mqtt *m, const char *text, sfp_error *err)
 {
     const char *end = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strrchr(end ? end : text, ':');
@@ -99,7 +99,7 @@ static sfp_status read_address(sfp__mqtt *m, const char *text, sfp_error *err)
     return sfp__text_new(&m->host, err, "%.*s", (int)n, text + (end != NULL));
 }
 
-/* A file with a line USER:PASSWORD. */
+/* Reads a file with one line USER:PASSWORD. */
 static sfp_status read_login(sfp__mqtt *m, const char *path, sfp_error *err)
 {
     char line[1024] = "";
@@ -119,7 +119,7 @@ static sfp_status read_login(sfp__mqtt *m, const char *path, sfp_error *err)
     return sfp__check_memory(m->user && m->password, err);
 }
 
-/* [MODEL=]PATTERN. */
+/* Parses [MODEL=]PATTERN. */
 static sfp_status read_topic(sfp__mqtt *m, const char *text, sfp_error *err)
 {
     static const char label[] = "{label}";
@@ -183,11 +183,11 @@ static sfp_status read_options(sfp__mqtt *m, sfp_error *err)
 
 static void publish(const sfp__mqtt *m, const char *name, const void *payload, size_t n)
 {
-    if (n <= INT_MAX) /* without a connection it is kept until there is one */
+    if (n <= INT_MAX) /* libmosquitto keeps the message until there is a connection */
         (void)mosquitto_publish(m->client, NULL, name, (int)n, payload, 1, true);
 }
 
-/* Appends text in which everything but letters, digits, '-' and '_' is replaced. */
+/* Appends the text, with '_' instead of every character that is not a letter, a digit, '-' or '_'. */
 static void put_safe(char *to, size_t size, const char *text, size_t n)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
@@ -209,7 +209,7 @@ static void publish_of(const sfp__mqtt *m, const view *v, const char *what, cons
     publish(m, name, payload, n);
 }
 
-/* The discovery message of one entity. */
+/* Publishes the discovery message of one entity of a view. */
 static void announce_one(sfp__mqtt *m, const view *v, const char *kind, const char *what)
 {
     OWNED_BY(sfp__text_done) sfp__text text = {0};
@@ -258,13 +258,13 @@ static void announce(sfp__mqtt *m, view *v)
     if (*m->opt->mqtt_discovery) {
         announce_one(m, v, "sensor", "class");
         announce_one(m, v, "image", "image");
-        if (m->classes[v->model].length > 2) /* not [] */
+        if (m->classes[v->model].length > 2) /* not the empty array [] */
             announce_one(m, v, "select", "label");
     }
     v->announced = true;
 }
 
-/* All that was told, for a broker that has forgotten it. */
+/* Publishes everything again, because the broker may have lost it in a restart. */
 static void tell_again(sfp__mqtt *m)
 {
     publish(m, AVAILABLE, "online", 6);
@@ -284,7 +284,7 @@ static sfp_status put_class(void *ctx, const char *name, int64_t samples, sfp_er
     return SFP_OK;
 }
 
-/* Announces views that are new, or whose classes have changed. */
+/* Announces all views of a model again if its classes have changed. */
 static void look_at_classes(sfp__mqtt *m)
 {
     double now = sfp__monotonic_seconds();
@@ -308,7 +308,7 @@ static void look_at_classes(sfp__mqtt *m)
     }
 }
 
-/* The class that enough of the last answers agree on; NULL: none. */
+/* The class that at least `agree` of the last `of` answers name; NULL: none. */
 static const char *find_agreement(const sfp__mqtt *m, const view *v)
 {
     for (int i = 0; i < m->of; i++) {
@@ -330,7 +330,7 @@ static void replace(char **text, const char *by)
     *text = copy;
 }
 
-/* Counts an answer, and tells the view's answer if it has changed. */
+/* Adds an answer to the votes of a view, and publishes the answer of the view if it has changed. */
 static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
 {
     OWNED sfp__json_value *root = NULL;
@@ -361,7 +361,7 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     publish_of(m, v, "attributes", text.s, text.length);
 }
 
-/* Shows an image for its label. One that is shown stays for a while, so that a label is not given to the next one. */
+/* Publishes an image for labelling. It stays for shown_seconds; otherwise a user could label the next image by mistake. */
 static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, size_t n)
 {
     double now = sfp__monotonic_seconds();
@@ -375,7 +375,7 @@ static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, si
 
 /* ----------------------------------------------------------------------------- in */
 
-/* Cuts the topic into levels; those that a wildcard stands for are the name of the view, another may be the label. */
+/* Splits a topic into levels. Those that match a wildcard become the name of the view; the level of {label} becomes the label. */
 static void read_levels(const topic *t, const char *name, char view_name[NAME_BYTES], char *label, size_t label_size)
 {
     const char *pattern = t->pattern, *whole = name;
@@ -397,7 +397,7 @@ static void read_levels(const topic *t, const char *name, char view_name[NAME_BY
         put_safe(view_name, NAME_BYTES, whole, strlen(whole));
 }
 
-/* NULL: there are too many. */
+/* Finds a view, or creates it if `create`. NULL: not found, or there are too many views. */
 static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
 {
     for (view *v = m->views; v < m->views + m->view_count; v++)
@@ -411,11 +411,11 @@ static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
     return v;
 }
 
-/* Ends the connection before the message is acknowledged: the broker sends it again. */
+/* Closes the connection before the message is acknowledged, so that the broker sends it again. */
 static void refuse_now(sfp__mqtt *m, const char *why)
 {
     if (!m->refused)
-        say(m, SFP_LOG_WARNING, "an image cannot be stored now, and is asked for again", why);
+        say(m, SFP_LOG_WARNING, "an image cannot be stored now; the broker will send it again", why);
     m->refused = m->said = true;
     (void)shutdown(mosquitto_socket(m->client), SHUT_RDWR);
 }
@@ -444,7 +444,7 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
     if (status && !m->unreadable && status != SFP_EUNSUPPORTED) {
         char shown[128];
         char what[256];
-        (void)snprintf(what, sizeof what, "a message of %s is ignored, and so are further ones like it",
+        (void)snprintf(what, sizeof what, "a message on topic %s is ignored; this is not reported again for others",
                        sfp__printable(name, shown, sizeof shown));
         say(m, SFP_LOG_WARNING, what, err.message);
         m->unreadable = true;
@@ -460,13 +460,13 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
         look_at_classes(m);
         announce(m, v);
     }
-    if (!repeated || v->shown_at == 0) /* a retained image after a restart */
+    if (!repeated || v->shown_at == 0) /* 0: after a restart, a retained image can be labelled again */
         show_image(m, v, id, bytes, n);
     if (!repeated)
         count_answer(m, v, id, answer.s);
 }
 
-/* A label for the image that is shown: streamfp/MODEL/VIEW/label/set. */
+/* Labels the published image of a view. The topic is streamfp/MODEL/VIEW/label/set. */
 static void take_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
 {
     sfp_error err = {0};
@@ -478,13 +478,13 @@ static void take_label(sfp__mqtt *m, const char *name, const char *payload, size
         (void)snprintf(label, sizeof label, "%.*s", (int)n, payload);
         sfp__model *model = sfp__server_model(m->server, v->model);
         sfp_status status = v->shown_at > 0 ? sfp_run_label(sfp__model_run(model), v->shown, label, &err)
-                                            : sfp__fail(&err, SFP_ENOTFOUND, "no image was shown since the start");
+                                            : sfp__fail(&err, SFP_ENOTFOUND, "no image was published since the start");
         if (status) {
-            say(m, SFP_LOG_WARNING, "a label was not taken", err.message);
+            say(m, SFP_LOG_WARNING, "a label was not accepted", err.message);
             return;
         }
-        v->shown_at =
-            sfp__monotonic_seconds() - shown_seconds; /* the next image may be shown; until then this one can be corrected */
+        /* so the next image is published at once; until it arrives, the label of this one can be corrected */
+        v->shown_at = sfp__monotonic_seconds() - shown_seconds;
         publish_of(m, v, "label", label, strlen(label));
         sfp__model_watch(model, v->shown);
         sfp__events_sample(sfp__server_events(m->server), model, v->shown);
@@ -503,7 +503,7 @@ static void on_message(struct mosquitto *client, void *ctx, const struct mosquit
         take_label(m, message->topic, message->payload, n);
     for (const topic *t = m->topics; !matches && t < m->topics + m->topic_count; t++) {
         (void)mosquitto_topic_matches_sub(t->pattern, message->topic, &matches);
-        if (matches && n > 0) /* an empty one removes a retained one */
+        if (matches && n > 0) /* an empty message only removes a retained one */
             take_image(m, t, message->topic, message->payload, n);
     }
 }
@@ -563,7 +563,7 @@ static void *work(void *arg)
             break;
         wait = m->up && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
         if (!m->said && !m->refused)
-            say(m, SFP_LOG_WARNING, "no connection; it is tried again", mosquitto_strerror(code));
+            say(m, SFP_LOG_WARNING, "no connection to the broker; trying again", mosquitto_strerror(code));
         m->said = true;
         wait_seconds(m, wait);
     }
@@ -584,12 +584,14 @@ static sfp_status make_client(sfp__mqtt *m, sfp_error *err)
     const sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, where, strlen(where));
     free(dir);
     (void)gethostname(host, sizeof host - 1);
-    (void)snprintf(id, sizeof id, "streamfp-%s-%016llx", host, (unsigned long long)digest.word[0]); /* the same after a restart */
+    /* the same id after a restart, so that the broker continues the session */
+    (void)snprintf(id, sizeof id, "streamfp-%s-%016llx", host, (unsigned long long)digest.word[0]);
     m->client = mosquitto_new(id, false, m);
-    bool good = m->client &&
-                mosquitto_threaded_set(m->client, true) == MOSQ_ERR_SUCCESS && /* else acknowledged before on_message */
-                mosquitto_will_set(m->client, AVAILABLE, 7, "offline", 1, true) == MOSQ_ERR_SUCCESS &&
-                (!m->user || mosquitto_username_pw_set(m->client, m->user, m->password) == MOSQ_ERR_SUCCESS);
+    bool good =
+        m->client &&
+        mosquitto_threaded_set(m->client, true) == MOSQ_ERR_SUCCESS && /* else libmosquitto acknowledges before on_message */
+        mosquitto_will_set(m->client, AVAILABLE, 7, "offline", 1, true) == MOSQ_ERR_SUCCESS &&
+        (!m->user || mosquitto_username_pw_set(m->client, m->user, m->password) == MOSQ_ERR_SUCCESS);
     if (!good)
         return sfp__fail_nomem(err);
     mosquitto_connect_callback_set(m->client, on_connect);

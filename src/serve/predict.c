@@ -1,4 +1,4 @@
-/* Predictions: images of a request, boxes in them, and answers as JSON. */
+/* Predictions for requests: reads images and boxes from the body, writes answers as JSON, and adds received images as samples. */
 #include "serve/internal.h"
 
 #include <math.h>
@@ -6,11 +6,11 @@
 #include <strings.h>
 
 enum { PARTS_MAX = 64, BOXES_MAX = 64, IMAGES_MAX = 256, TOP_MAX = 1000, TOP_DEFAULT = 3 };
-static const double unknown_limit = 0.95; /* streamfp.h: from about here on the image may be of no class */
+static const double unknown_limit = 0.95; /* as sfp_predictor_unknown in streamfp.h recommends */
 
 /* -------------------------------------------------------------------- answers */
 
-/* Finds the best classes: best (top), in order; returns their number. */
+/* Writes the labels of the `top` classes with the highest scores to `best`, highest first; returns their number. */
 static int find_best(const sfp_predictor *p, const float *score, int top, int *best)
 {
     int count = 0;
@@ -58,7 +58,7 @@ typedef struct upload {
     int count;
 } upload;
 
-/* Finds the value of NAME="..." in the header of a part. */
+/* Copies the value of an attribute in the header of a part. name includes the opening quote, such as filename=". */
 static void find_attribute(const char *header, size_t size, const char *name, char *out, size_t max)
 {
     const char *at = memmem(header, size, name, strlen(name));
@@ -72,7 +72,7 @@ static void find_attribute(const char *header, size_t size, const char *name, ch
     }
 }
 
-/* Splits multipart/form-data. The boundary is known, so that a part is what is between two of its lines. */
+/* Splits the body of multipart/form-data at its boundary lines. */
 static sfp_status split_parts(const sfp__request *r, const char *type, upload *u, sfp_error *err)
 {
     const char *given = strcasestr(type, "boundary=");
@@ -185,7 +185,7 @@ static void write_answer(sfp__question *q, const sfp_predictor *p, int first, co
     sfp__json_end_all(&j);
 }
 
-/* Sets the images of a part: all of it, or its boxes. */
+/* Sets the images to predict of one part: the whole image, or one image per box. */
 static void set_boxes(const image_job *job, const sfp_image *from, sfp_image *images)
 {
     images[0] = *from;
@@ -230,9 +230,9 @@ sfp_status sfp__post_predict(sfp__request *r, sfp_error *err)
     return sfp__model_ask(r->model, &q, err);
 }
 
-/* ---------------------------------------------------------------------- doors */
+/* ---------------------------------------------------------- received images */
 
-/* The answer for one image, as JSON and for its sample. */
+/* Where the answer for a received image is stored: as JSON, and in the sample that is submitted. */
 typedef struct door_answer {
     sfp__text *text;
     sfp_submission *sample;

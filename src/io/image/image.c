@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A machine without memory for an image of more bytes may still have enough for all others. */
+/* If there is no memory for an image of more than this many bytes, the image is at fault and not the machine. */
 #define LARGE_BYTES ((size_t)16 << 20)
 
 sfp__image_options sfp__image_options_defaults(void)

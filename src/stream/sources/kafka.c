@@ -1,9 +1,9 @@
 /* kafka:TOPIC@BROKERS/GROUP - a Kafka topic that a consumer group reads (stream/log.h).
  *
- * A unit is a partition: its sums are learned in the order of its offsets, by one worker at a time, so the sum of all partitions has the
- * same bytes however many workers there were. A commit is the offset of the next message with the value as its metadata; the broker refuses
- * that of a worker that has lost the partition (generation of the group). The payload of a message is the image or the row; its headers are
- * label and id. Answers and messages that were set aside go to the topics TOPIC.answers and TOPIC.rejected. */
+ * A unit is a partition. Its messages are learned in the order of their offsets, by one worker at a time, so the sum over all partitions has the
+ * same bytes for any number of workers. A commit stores the offset of the next message, with the value as its metadata. The broker refuses the
+ * commit of a worker that has lost the partition (it compares the generation of the group). The payload of a message is the image or the row; its
+ * headers are label and id. Answers and rejected messages are written to the topics TOPIC.answers and TOPIC.rejected. */
 #include "stream/log.h"
 #include "stream/source_internal.h"
 
@@ -16,13 +16,13 @@
 #include <string.h>
 
 enum { TIMEOUT_MS = 5000, PARTITIONS_MAX = 4096, PAYLOAD_MAX = 50000000 };
-/* What is read ahead of a partition while messages of others are learned; beyond, it is paused. */
+/* Limits of what is prefetched from a partition while messages of others are learned; a partition that reaches one is paused. */
 enum { READY_BATCHES = 3, READY_BYTES = 4 << 20 };
 
 typedef struct partition {
     int32_t number;
-    sfp__messages ready; /* read ahead */
-    size_t bytes;        /* of them */
+    sfp__messages ready; /* prefetched messages */
+    size_t bytes;        /* size of the prefetched messages */
     int64_t next;        /* offset after the last message that was read; -1: none was */
     bool paused;
 } partition;
@@ -70,7 +70,7 @@ static rd_kafka_resp_err_t set_paused(kafka_log *k, partition *p, bool paused)
     return code;
 }
 
-/* librdkafka does not forget that a partition is paused: it would be so when it comes back. */
+/* Releases a partition. It is resumed first, because librdkafka would otherwise keep it paused when it is assigned again. */
 static void release(kafka_log *k, int i)
 {
     if (k->own[i].paused)
@@ -101,7 +101,8 @@ static void assign(kafka_log *k, const rd_kafka_topic_partition_list_t *list)
         k->own[k->count++] = (partition){.number = list->elems[i].partition, .next = -1};
 }
 
-/* Partitions come and go inside rd_kafka_consumer_poll. One that goes is committed first, unless it is lost already. */
+/* Called inside rd_kafka_consumer_poll when partitions are assigned or revoked. What was learned from a revoked partition is committed first, unless
+ * the partition is lost already. */
 static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
 {
     kafka_log *k = opaque;
@@ -240,15 +241,15 @@ static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_
 {
     kafka_log *k = (kafka_log *)l;
     int at = find(k, unit);
-    if (at < 0) /* another worker reads it */
+    if (at < 0) /* another worker has the partition */
         return SFP_OK;
     sfp__messages_done(&k->own[at].ready);
     k->own[at].bytes = 0;
     return move_to(k, &k->own[at], offset, err);
 }
 
-/* Reads a message ahead. There is one queue for all partitions: queues of single ones lose messages, because librdkafka connects them to the
- * common one again when the fetch of an assigned partition starts, which is later than its assignment. */
+/* Prefetches one message. All partitions share one queue. With a queue per partition messages were lost: librdkafka redirects it to the common queue
+ * when fetching from the partition starts, which is later than the assignment. */
 static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
 {
     rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, ms);
@@ -276,7 +277,7 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
     return status;
 }
 
-/* Serves all that has come, but not for ever. */
+/* Prefetches the messages that have arrived. The limit of messages makes sure that the function ends. */
 static sfp_status serve_all(kafka_log *k, sfp_error *err)
 {
     bool got = true;
@@ -285,7 +286,8 @@ static sfp_status serve_all(kafka_log *k, sfp_error *err)
     return SFP_OK;
 }
 
-/* librdkafka connects again by itself. Later calls let partitions come and go, because a commit may have to wait for that. */
+/* Creates the consumer. librdkafka reconnects by itself; later calls only process assignments and revocations of partitions, because a commit may
+ * have to wait for these. */
 static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
@@ -310,7 +312,7 @@ static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
     return status;
 }
 
-/* The partition that is continued, or the next one with messages; -1: none. */
+/* Chooses the partition to read from: that of `unit`, or the next one with messages; -1: none. */
 static int choose(kafka_log *k, const char *unit)
 {
     if (*unit)
@@ -337,7 +339,7 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
             if (k->own[i].paused && k->own[i].ready.count <= k->batch)
                 TRY(move_to(k, &k->own[i], k->own[i].next, err));
         int at = choose(k, unit);
-        if (*unit && at < 0) { /* it was revoked */
+        if (*unit && at < 0) { /* the partition was revoked */
             unit[0] = '\0';
             return SFP_OK;
         }
@@ -360,7 +362,7 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
 
 /* ------------------------------------------------------------------- committing */
 
-/* The committed values of partitions [0, count) of the list. */
+/* Reads the committed values of all partitions in the list. */
 static sfp_status fetch(sfp__log *l, rd_kafka_topic_partition_list_t *list, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
@@ -407,7 +409,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     rd_kafka_topic_partition_list_t *list = list_one(k, k->own[at].number, m->last->offset + 1);
     rd_kafka_topic_partition_t *p = &list->elems[0];
     p->metadata_size = strlen(value);
-    p->metadata = strdup(value); /* freed with the list */
+    p->metadata = strdup(value); /* the list owns it */
     rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
     code = code ? code : list->elems[0].err;
     rd_kafka_topic_partition_list_destroy(list);
@@ -415,7 +417,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
 }
 
-/* Appends and waits until the broker has the message; a worker must not commit what it has not answered. */
+/* Appends an entry and waits until the broker has it, because a worker must not commit a message before its answer is stored. */
 static rd_kafka_resp_err_t produce(kafka_log *k, const char *topic, const sfp__log_field *fields, const sfp__message *m)
 {
     rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
@@ -444,7 +446,7 @@ static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fi
         TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
     (void)snprintf(topic, sizeof topic, "%s.%s", l->stream, name);
     rd_kafka_resp_err_t code = produce(k, topic, fields, m);
-    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* the topic takes only smaller ones: without its payload */
+    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* too large for this topic: try again without the payload */
         code = produce(k, topic, fields, NULL);
     return code ? fail_kafka(l, code, err) : SFP_OK;
 }
