@@ -84,7 +84,7 @@ typedef struct candidate {
     int64_t known;                /* samples of this class that were learned, and candidates with this answer and more doubt */
 } candidate;
 
-static candidate look_at(const sfp__predictions *found, int i)
+static candidate make_candidate(const sfp__predictions *found, int i)
 {
     candidate c = {.index = i, .label = found->label[i], .reason = SFP_REASON_DIVERSE};
     float best[2] = {0};
@@ -179,7 +179,7 @@ sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *feature
     TRY(run(p, count, features, NULL, &answers, err));
     TRY(sfp__alloc(&list, (size_t)count + 1, sizeof *list, err));
     for (int i = 0; i < count; i++) {
-        list[i] = look_at(&answers, i);
+        list[i] = make_candidate(&answers, i);
         knows = knows && list[i].label >= 0;
     }
     TRY(knows ? rank_by_classes(p, answers.classes, count, list, err) : rank_by_distance(p, features, limit, count, list, err));

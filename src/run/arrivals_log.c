@@ -80,7 +80,7 @@ static void free_shared(sfp__arrivals *base)
 }
 
 /* Schedules another attempt, because the log or the share cannot be reached. Until it succeeds nothing is learned, and nothing is lost. */
-static void put_off(shared *a, const char *why)
+static void schedule_retry(shared *a, const char *why)
 {
     a->pause = fmin(pause_max, a->pause > 0 ? 2 * a->pause : 0.1);
     a->retry_at = sfp__monotonic_seconds() + a->pause;
@@ -93,10 +93,10 @@ static void lose_connection(shared *a, const sfp_error *why)
 {
     a->connected = false;
     sfp__messages_done(&a->read); /* they are delivered again */
-    put_off(a, why->message);
+    schedule_retry(a, why->message);
 }
 
-static void works_again(shared *a)
+static void report_recovery(shared *a)
 {
     if (a->reported)
         sfp__plan_info(a->base.plan, "%s: learning continues", a->base.plan->data);
@@ -197,14 +197,14 @@ static void remove_file(const shared *a, const char *name)
 }
 
 /* Called when the commit of this value has succeeded. */
-static void is_committed(shared *a, const sfp__share_value *value)
+static void record_commit(shared *a, const sfp__share_value *value)
 {
     remove_file(a, a->at.previous);
     a->at = *value;
     sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
     sfp__messages_done(&a->held);
-    works_again(a);
+    report_recovery(a);
 }
 
 static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *err)
@@ -221,7 +221,7 @@ static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *er
 }
 
 /* Called when the log has refused a commit, because another worker has taken over the messages that were learned since the last commit. */
-static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
+static sfp_status handle_fencing(shared *a, const char *file, sfp_error *err)
 {
     if (a->log->unit_taken[0])
         return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
@@ -248,7 +248,7 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status) {
-        put_off(a, why.message);
+        schedule_retry(a, why.message);
         return SFP_OK;
     }
     a->save_seconds = sfp__monotonic_seconds() - begin;
@@ -261,17 +261,17 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status)
         return sfp__fail(err, status, "%s", why.message);
     if (fenced) {
-        status = is_fenced(a, v.file, &why);
+        status = handle_fencing(a, v.file, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
         return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
     }
-    is_committed(a, &v);
+    record_commit(a, &v);
     return SFP_OK;
 }
 
 /* After a lost connection: finds out whether the commit without a reply has succeeded. */
-static sfp_status resolve(shared *a, sfp_error *err)
+static sfp_status resolve_attempt(shared *a, sfp_error *err)
 {
     char value[SFP__LOG_VALUE_MAX];
     sfp__share_value v;
@@ -280,7 +280,7 @@ static sfp_status resolve(shared *a, sfp_error *err)
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
     TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {
-        is_committed(a, &v);
+        record_commit(a, &v);
     } else if (strcmp(value, a->committed) != 0) { /* the log has lost a commit, or another worker has made one */
         sfp__plan_warn(a->base.plan, "%s: the log does not have the last commit of %s; what it has is used", a->base.plan->data,
                        a->unit);
@@ -297,14 +297,14 @@ static sfp_status reconnect(shared *a, sfp_error *err)
     sfp_error why = {0};
     sfp_status status = a->log->ops->connect(a->log, &why);
     if (!status)
-        status = resolve(a, &why);
+        status = resolve_attempt(a, &why);
     if (status == SFP_EIO)
         lose_connection(a, &why);
     else if (status)
         return sfp__fail(err, status, "%s", why.message);
     a->connected = status == SFP_OK;
     if (a->connected && !a->held.first) /* otherwise the next commit shows whether the connection works */
-        works_again(a);
+        report_recovery(a);
     return SFP_OK;
 }
 
@@ -504,7 +504,7 @@ static sfp_status prepare(shared *a, sfp__message *m, uint8_t *rgb, sfp_error *e
 }
 
 /* Appends the id, the label and the reason of a message that cannot be learned to STREAM:rejected. */
-static sfp_status set_aside(shared *a, const sfp__message *m, const char *why, sfp_error *err)
+static sfp_status reject_message(shared *a, const sfp__message *m, const char *why, sfp_error *err)
 {
     const sfp__log_field fields[] = {{"message", m->id}, {"id", m->name ? m->name : ""}, {"label", m->label ? m->label : ""},
                                      {"reason", why},    {"worker", a->log->worker},     {0}};
@@ -536,7 +536,7 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
         if (status) {
-            TRY(set_aside(a, took, why.message, err));
+            TRY(reject_message(a, took, why.message, err));
         } else if (took->label) {
             sfp__sample *s = &a->samples_out[d->count++];
             *s = (sfp__sample){.rgb = rgb, .id = a->offered, .name = took->name};

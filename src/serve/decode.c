@@ -64,7 +64,7 @@ static int spawn(decoder *d, int channel)
 }
 
 /* Ends a decoder; returns the status of wait(). */
-static int end(decoder *d)
+static int stop_decoder(decoder *d)
 {
     int status = 0;
     if (d->pid > 0) {
@@ -97,7 +97,7 @@ static int receive(const decoder *d, sfp__decode_reply *r, double until)
     return recv(d->channel, r, sizeof *r, 0) == (ssize_t)sizeof *r;
 }
 
-static sfp_status start(decoder *d, sfp_error *err)
+static sfp_status start_decoder(decoder *d, sfp_error *err)
 {
     sfp__decode_reply hello = {0};
     int ends[2];
@@ -105,7 +105,7 @@ static sfp_status start(decoder *d, sfp_error *err)
     if (d->memory < 0 || ftruncate(d->memory, (off_t)SFP__DECODE_SHARED) != 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         sfp_status status = sfp__fail_errno(err, SFP_ENOMEM, "cannot start a decoder of images");
-        (void)end(d);
+        (void)stop_decoder(d);
         return status;
     }
     d->channel = ends[0];
@@ -120,11 +120,11 @@ static sfp_status start(decoder *d, sfp_error *err)
     if (d->pid)
         (void)sfp__fail(err, SFP_ENOMEM, "a decoder of images does not start: %.*s", (int)sizeof hello.message - 1,
                         hello.message);
-    (void)end(d);
+    (void)stop_decoder(d);
     return SFP_ENOMEM;
 }
 
-static decoder *take(int group)
+static decoder *take_decoder(int group)
 {
     decoder *found = NULL;
     pthread_mutex_lock(&pool.lock);
@@ -142,7 +142,7 @@ static decoder *take(int group)
     return found;
 }
 
-static void release(decoder *d, int group)
+static void release_decoder(decoder *d, int group)
 {
     pthread_mutex_lock(&pool.lock);
     d->busy = false;
@@ -191,8 +191,8 @@ static sfp_status decode_by(decoder *d, int group, const char *label, void *byte
 {
     for (int attempt = 0;; attempt++) {
         sfp__decode_reply r;
-        if (!d->pid && start(d, err)) /* something may have killed the new process, too: try again */
-            TRY(start(d, err));
+        if (!d->pid && start_decoder(d, err)) /* something may have killed the new process, too: try again */
+            TRY(start_decoder(d, err));
         if (!move_bytes(d->memory, bytes, q->size, 0, true))
             return sfp__fail_errno(err, SFP_ENOMEM, "%s: no memory for a decoder", label);
         int got = send(d->channel, q, sizeof *q, MSG_NOSIGNAL) == (ssize_t)sizeof *q
@@ -201,7 +201,7 @@ static sfp_status decode_by(decoder *d, int group, const char *label, void *byte
         sfp_status status = got == 1 ? take_reply(d, label, q, &r, out, err) : SFP_EFORMAT;
         if (got == 1 && !r.worn)
             return status;
-        int ended = end(d), number = WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+        int ended = stop_decoder(d), number = WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
         if (got == 1)
             return status;
         if (got < 0 || number == SIGXCPU)
@@ -221,9 +221,9 @@ static sfp_status decode(int group, const char *label, const void *bytes, size_t
     sfp__decode_request q = {.size = size, .options = *opt};
     if (q.options.max_pixels > SFP__DECODE_PIXELS_MAX)
         q.options.max_pixels = SFP__DECODE_PIXELS_MAX;
-    decoder *d = take(group);
+    decoder *d = take_decoder(group);
     sfp_status status = decode_by(d, group, label, (void *)(uintptr_t)bytes, &q, out, err);
-    release(d, group);
+    release_decoder(d, group);
     return status;
 }
 
@@ -239,19 +239,19 @@ sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (sfp__landlock_version() == 0)
         log(NULL, SFP_LOG_INFO, "this kernel has no Landlock: decoders of images are confined by seccomp alone");
-    TRY(start(&pool.list[0][0], err)); /* fails now on a machine where decoders cannot work */
+    TRY(start_decoder(&pool.list[0][0], err)); /* fails now on a machine where decoders cannot work */
     pool.list[0][0].busy = false;
     pool.count = processors < 2 ? 2 : processors > DECODERS_MAX ? DECODERS_MAX : (int)processors;
-    sfp__image_decode_by(decode_for_run);
+    sfp__image_set_decoder(decode_for_run);
     return SFP_OK;
 }
 
 void sfp__decoders_stop(void)
 {
-    sfp__image_decode_by(NULL);
+    sfp__image_set_decoder(NULL);
     for (int i = 0; i < 2 * pool.count; i++)
         if (pool.list[i % 2][i / 2].pid)
-            (void)end(&pool.list[i % 2][i / 2]);
+            (void)stop_decoder(&pool.list[i % 2][i / 2]);
     pool.count = 0;
 }
 

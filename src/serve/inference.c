@@ -218,7 +218,7 @@ static int ranked(const sfp_predictor *p, const float *score, int k)
     return best;
 }
 
-static void write_outputs(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
+static void write_outputs(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
 {
     const infer_job *job = q->ctx;
     const float *scores = sfp_predictor_scores(p), *unknown = sfp_predictor_unknown(p);
@@ -283,6 +283,6 @@ sfp_status sfp__v2_infer(sfp__request *r, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "parameter 'top' is not a number from 1 to %d", TOP_MAX);
     j->top = (int)top;
     TRY(read_input(j, sfp__json_at(inputs, 0), (const uint8_t *)r->body.s + length, r->body.length - (size_t)length, err));
-    sfp__question q = {.count = j->count, .images = j->images, .answer = write_outputs, .ctx = j};
-    return sfp__model_ask(r->model, &q, err);
+    sfp__prediction_request q = {.count = j->count, .images = j->images, .answer = write_outputs, .ctx = j};
+    return sfp__model_predict(r->model, &q, err);
 }

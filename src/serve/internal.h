@@ -32,21 +32,21 @@ typedef struct sfp__model_status {
 
 /* The images of one request that wait to be predicted. The model calls `answer` on its answering thread, directly after its predictor has run.
  * Row `first` of the predictor's results, and of `predictions`, belongs to images[0]. */
-typedef struct sfp__question {
+typedef struct sfp__prediction_request {
     int count;
     const sfp_image *images; /* (count) */
-    void (*answer)(struct sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions);
+    void (*answer)(struct sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions);
     void *ctx;
     /* used by model.c only */
-    struct sfp__question *next;
+    struct sfp__prediction_request *next;
     bool done;
     sfp_status status;
     sfp_error err;
-} sfp__question;
+} sfp__prediction_request;
 
 sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int index, sfp__model **out, sfp_error *err);
 /* Gives the calling thread a lower priority than the threads that answer requests. */
-void sfp__serve_yield(void);
+void sfp__serve_lower_priority(void);
 /* Starts the thread that learns and the thread that answers. */
 sfp_status sfp__model_start(sfp__model *m, sfp_error *err);
 /* Asks the run to write a checkpoint and end; does not wait for it. */
@@ -60,7 +60,7 @@ int sfp__model_dim(const sfp__model *m); /* length of a class token of the backb
 struct sfp__review *sfp__model_review(sfp__model *m);
 bool sfp__model_ready(sfp__model *m);
 void sfp__model_get(sfp__model *m, sfp__model_status *out);
-sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err);
+sfp_status sfp__model_predict(sfp__model *m, sfp__prediction_request *q, sfp_error *err);
 sfp_status sfp__model_pause(sfp__model *m, bool paused, sfp_error *err);
 double sfp__model_heartbeat(sfp__model *m); /* sfp__monotonic_seconds() of the last step; -1: the run has ended */
 /* A queue of samples that wait to be learned; an event is sent when they are. sfp__model_watched takes one; false: it is empty. */
@@ -165,13 +165,13 @@ void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err);
 /* Adds an image that was received to the run: decodes it, predicts it if it has no label, and submits it as a sample. answer: receives the
  * prediction as JSON (may be NULL). *repeated: the sample existed already. *unreadable: the bytes are not an image. */
-typedef struct sfp__arrival_in {
+typedef struct sfp__received_image {
     const void *bytes;
     size_t size;
     const char *name, *label, *key; /* NULL: none */
-} sfp__arrival_in;
-sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp__arrival_in *in, uint64_t *id, bool *repeated,
-                            bool *unreadable, sfp__text *answer, sfp_error *err);
+} sfp__received_image;
+sfp_status sfp__submit_image(sfp__model *m, struct sfp__events *events, const sfp__received_image *in, uint64_t *id,
+                             bool *repeated, bool *unreadable, sfp__text *answer, sfp_error *err);
 
 /* ---------------------------------------------------------------- review.c */
 

@@ -30,8 +30,8 @@ sfp_status sfp__get_models(sfp__request *r, sfp_error *err)
 /* Collects warnings about the data: classes with fewer than two samples, and a class with many more samples than another. */
 typedef struct class_warnings {
     sfp__json *json;
-    int64_t least, most;
-    char small[128], large[128];
+    int64_t min_samples, max_samples; /* of classes with samples; 0: none yet */
+    char smallest[128], largest[128]; /* names of these classes */
 } class_warnings;
 
 static void put_warning(sfp__json *j, const char *kind, const char *class, const char *message)
@@ -44,19 +44,19 @@ static void put_warning(sfp__json *j, const char *kind, const char *class, const
     sfp__json_end(j);
 }
 
-static sfp_status look_at_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
+static sfp_status check_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
 {
     class_warnings *w = ctx;
     (void)err;
     if (samples < 2)
         put_warning(w->json, "few_samples", name, samples ? "The class has one sample." : "The class has no sample.");
-    if (samples > 0 && (w->least == 0 || samples < w->least)) {
-        w->least = samples;
-        (void)snprintf(w->small, sizeof w->small, "%s", name);
+    if (samples > 0 && (w->min_samples == 0 || samples < w->min_samples)) {
+        w->min_samples = samples;
+        (void)snprintf(w->smallest, sizeof w->smallest, "%s", name);
     }
-    if (samples > w->most) {
-        w->most = samples;
-        (void)snprintf(w->large, sizeof w->large, "%s", name);
+    if (samples > w->max_samples) {
+        w->max_samples = samples;
+        (void)snprintf(w->largest, sizeof w->largest, "%s", name);
     }
     return SFP_OK;
 }
@@ -66,11 +66,11 @@ static void put_warnings(sfp__json *j, sfp__model *m)
     enum { IMBALANCE = 20 };
     class_warnings w = {.json = j};
     char text[400];
-    (void)sfp_run_classes(sfp__model_run(m), look_at_class, &w, NULL);
-    if (w.least > 1 && w.most > IMBALANCE * w.least) {
-        (void)snprintf(text, sizeof text, "%s has %lld samples, %s only %lld.", w.large, (long long)w.most, w.small,
-                       (long long)w.least);
-        put_warning(j, "imbalance", w.small, text);
+    (void)sfp_run_classes(sfp__model_run(m), check_class, &w, NULL);
+    if (w.min_samples > 1 && w.max_samples > IMBALANCE * w.min_samples) {
+        (void)snprintf(text, sizeof text, "%s has %lld samples, %s only %lld.", w.largest, (long long)w.max_samples, w.smallest,
+                       (long long)w.min_samples);
+        put_warning(j, "imbalance", w.smallest, text);
     }
 }
 
@@ -163,7 +163,7 @@ bool sfp__serve_ready(const sfp__server *s)
     return ready;
 }
 
-static sfp_status reply_state(sfp__request *r, bool good)
+static sfp_status reply_health(sfp__request *r, bool good)
 {
     sfp__json j = {.text = &r->reply};
     r->status = good ? 200 : 503;
@@ -176,13 +176,13 @@ static sfp_status reply_state(sfp__request *r, bool good)
 sfp_status sfp__get_health(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    return reply_state(r, true);
+    return reply_health(r, true);
 }
 
 sfp_status sfp__get_ready(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    return reply_state(r, sfp__serve_ready(r->server));
+    return reply_health(r, sfp__serve_ready(r->server));
 }
 
 /* ---------------------------------------------------------------------- metrics */
@@ -467,11 +467,11 @@ void sfp__events_tick(sfp__server *s)
 {
     struct sfp__events *e = sfp__server_events(s);
     uint64_t id;
-    bool heard = has_subscribers(e);
-    for (int i = 0; i < sfp__server_models(s) && !heard; i++)
+    bool has_listeners = has_subscribers(e);
+    for (int i = 0; i < sfp__server_models(s) && !has_listeners; i++)
         while (sfp__model_watched(sfp__server_model(s, i), &id))
             continue;
-    for (int i = 0; i < sfp__server_models(s) && heard; i++) {
+    for (int i = 0; i < sfp__server_models(s) && has_listeners; i++) {
         OWNED_BY(sfp__text_done) sfp__text t = {0};
         sfp__json j = {.text = &t};
         put_status(&j, sfp__server_model(s, i));

@@ -62,15 +62,15 @@ struct sfp__mqtt {
     const sfp__serve_options *opt;
     struct mosquitto *client;
     char *host, *user, *password;
-    int port, agree, of;
+    int port, agree, agree_of;
     topic topics[TOPICS_MAX];
     int topic_count;
     view views[VIEWS_MAX];
     int view_count;
     sfp__text classes[SFP__SERVE_MODELS_MAX]; /* per model: the announced classes, as a JSON array */
-    double looked_at;                         /* when the classes were compared with those of the models */
-    bool up;                                  /* the broker has accepted the connection */
-    bool said;                                /* a warning about the lost connection was logged */
+    double classes_checked_at;                /* when the classes were compared with those of the models */
+    bool connected;                           /* the broker has accepted the connection */
+    bool loss_logged;                         /* a warning about the lost connection was logged */
     bool refused;                             /* the last image could not be stored */
     bool unreadable;                          /* a warning about a message was logged; further ones are not */
     pthread_t thread;
@@ -78,7 +78,7 @@ struct sfp__mqtt {
     atomic_bool stop;
 };
 
-static void say(const sfp__mqtt *m, sfp_log_level level, const char *what, const char *why)
+static void log_message(const sfp__mqtt *m, sfp_log_level level, const char *what, const char *why)
 {
     char text[1024];
     (void)snprintf(text, sizeof text, "mqtt %s:%d: %s%s%s", m->host, m->port, what, *why ? ": " : "", why);
@@ -166,8 +166,8 @@ static sfp_status read_options(sfp__mqtt *m, sfp_error *err)
     TRY(read_address(m, m->opt->mqtt, err));
     if (m->opt->mqtt_login)
         TRY(read_login(m, m->opt->mqtt_login, err));
-    if (sscanf(m->opt->mqtt_agree, "%d/%d%n", &m->agree, &m->of, &used) != 2 || m->opt->mqtt_agree[used] || m->agree < 1 ||
-        m->agree > m->of || m->of > VOTES_MAX)
+    if (sscanf(m->opt->mqtt_agree, "%d/%d%n", &m->agree, &m->agree_of, &used) != 2 || m->opt->mqtt_agree[used] || m->agree < 1 ||
+        m->agree > m->agree_of || m->agree_of > VOTES_MAX)
         return sfp__fail_key(err, "mqtt-agree", SFP_EINVAL,
                              "mqtt-agree is '%.20s', expected K/N with K from 1 to N and N up to %d", m->opt->mqtt_agree,
                              VOTES_MAX);
@@ -197,15 +197,15 @@ static void put_safe(char *to, size_t size, const char *text, size_t n)
     to[used] = '\0';
 }
 
-static void topic_of(const sfp__mqtt *m, const view *v, const char *what, char out[TOPIC_BYTES])
+static void view_topic(const sfp__mqtt *m, const view *v, const char *what, char out[TOPIC_BYTES])
 {
     (void)snprintf(out, TOPIC_BYTES, "streamfp/%.64s/%.64s/%.32s", m->opt->names[v->model], v->name, what);
 }
 
-static void publish_of(const sfp__mqtt *m, const view *v, const char *what, const void *payload, size_t n)
+static void publish_view(const sfp__mqtt *m, const view *v, const char *what, const void *payload, size_t n)
 {
     char name[TOPIC_BYTES];
-    topic_of(m, v, what, name);
+    view_topic(m, v, what, name);
     publish(m, name, payload, n);
 }
 
@@ -226,17 +226,17 @@ static void announce_one(sfp__mqtt *m, const view *v, const char *kind, const ch
     sfp__json_string(&j, "name", name);
     sfp__json_string(&j, "unique_id", id);
     sfp__json_string(&j, "availability_topic", AVAILABLE);
-    topic_of(m, v, what, name);
+    view_topic(m, v, what, name);
     sfp__json_string(&j, image ? "image_topic" : "state_topic", name);
     if (image)
         sfp__json_string(&j, "content_type", v->type);
     if (selects) {
-        topic_of(m, v, "label/set", name);
+        view_topic(m, v, "label/set", name);
         sfp__json_string(&j, "command_topic", name);
         sfp__json_raw(&j, "options", m->classes[v->model].s);
     }
     if (!selects && !image) {
-        topic_of(m, v, "attributes", name);
+        view_topic(m, v, "attributes", name);
         sfp__json_string(&j, "json_attributes_topic", name);
     }
     id[device] = '\0';
@@ -265,15 +265,15 @@ static void announce(sfp__mqtt *m, view *v)
 }
 
 /* Publishes everything again, because the broker may have lost it in a restart. */
-static void tell_again(sfp__mqtt *m)
+static void publish_all(sfp__mqtt *m)
 {
     publish(m, AVAILABLE, "online", 6);
     for (view *v = m->views; v < m->views + m->view_count; v++) {
         announce(m, v);
         if (v->state)
-            publish_of(m, v, "class", v->state, strlen(v->state));
+            publish_view(m, v, "class", v->state, strlen(v->state));
         if (v->attributes)
-            publish_of(m, v, "attributes", v->attributes, strlen(v->attributes));
+            publish_view(m, v, "attributes", v->attributes, strlen(v->attributes));
     }
 }
 
@@ -285,12 +285,12 @@ static sfp_status put_class(void *ctx, const char *name, int64_t samples, sfp_er
 }
 
 /* Announces all views of a model again if its classes have changed. */
-static void look_at_classes(sfp__mqtt *m)
+static void update_classes(sfp__mqtt *m)
 {
     double now = sfp__monotonic_seconds();
-    if (now - m->looked_at < classes_seconds)
+    if (now - m->classes_checked_at < classes_seconds)
         return;
-    m->looked_at = now;
+    m->classes_checked_at = now;
     for (int i = 0; i < m->opt->model_count; i++) {
         sfp__text text = {0}, *known = &m->classes[i];
         sfp__json j = {.text = &text};
@@ -308,12 +308,12 @@ static void look_at_classes(sfp__mqtt *m)
     }
 }
 
-/* The class that at least `agree` of the last `of` answers name; NULL: none. */
+/* The class that at least `agree` of the last `agree_of` answers name; NULL: none. */
 static const char *find_agreement(const sfp__mqtt *m, const view *v)
 {
-    for (int i = 0; i < m->of; i++) {
+    for (int i = 0; i < m->agree_of; i++) {
         int same = 0;
-        for (int k = 0; k < m->of && v->votes[i] && *v->votes[i]; k++)
+        for (int k = 0; k < m->agree_of && v->votes[i] && *v->votes[i]; k++)
             same += v->votes[k] && strcmp(v->votes[k], v->votes[i]) == 0;
         if (same >= m->agree)
             return v->votes[i];
@@ -321,7 +321,7 @@ static const char *find_agreement(const sfp__mqtt *m, const view *v)
     return NULL;
 }
 
-static void replace(char **text, const char *by)
+static void replace_text(char **text, const char *by)
 {
     char *copy = sfp__strdup(by);
     if (!copy)
@@ -342,12 +342,12 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     const char *name = sfp__json_text(sfp__json_get(best, "name"));
     double probability = sfp__json_number(sfp__json_get(best, "probability"));
     bool is_unknown = !name || sfp__json_is(sfp__json_get(root, "is_unknown"), SFP__JSON_TRUE);
-    v->next = (v->next + 1) % m->of;
-    replace(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
+    v->next = (v->next + 1) % m->agree_of;
+    replace_text(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
     const char *agreed = find_agreement(m, v);
     if (!agreed || (v->state && strcmp(v->state, agreed) == 0))
         return;
-    replace(&v->state, agreed);
+    replace_text(&v->state, agreed);
     sfp__json_object(&j, NULL);
     sfp__json_uint(&j, "sample", id);
     sfp__json_string(&j, "class", name);
@@ -356,9 +356,9 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     sfp__json_end_all(&j);
     if (text.failed)
         return;
-    replace(&v->attributes, text.s);
-    publish_of(m, v, "class", agreed, strlen(agreed));
-    publish_of(m, v, "attributes", text.s, text.length);
+    replace_text(&v->attributes, text.s);
+    publish_view(m, v, "class", agreed, strlen(agreed));
+    publish_view(m, v, "attributes", text.s, text.length);
 }
 
 /* Publishes an image for labelling. It stays for shown_seconds; otherwise a user could label the next image by mistake. */
@@ -369,8 +369,8 @@ static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, si
         return;
     v->shown = id;
     v->shown_at = now;
-    publish_of(m, v, "image", bytes, n);
-    publish_of(m, v, "label", "None", 4);
+    publish_view(m, v, "image", bytes, n);
+    publish_view(m, v, "label", "None", 4);
 }
 
 /* ----------------------------------------------------------------------------- in */
@@ -412,15 +412,15 @@ static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
 }
 
 /* Closes the connection before the message is acknowledged, so that the broker sends it again. */
-static void refuse_now(sfp__mqtt *m, const char *why)
+static void disconnect_to_retry(sfp__mqtt *m, const char *why)
 {
     if (!m->refused)
-        say(m, SFP_LOG_WARNING, "an image cannot be stored now; the broker will send it again", why);
-    m->refused = m->said = true;
+        log_message(m, SFP_LOG_WARNING, "an image cannot be stored now; the broker will send it again", why);
+    m->refused = m->loss_logged = true;
     (void)shutdown(mosquitto_socket(m->client), SHUT_RDWR);
 }
 
-static void take_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
+static void handle_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
 {
     OWNED_BY(sfp__text_done) sfp__text answer = {0};
     char view_name[NAME_BYTES], label[LABEL_BYTES], key[80];
@@ -431,13 +431,13 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
     const sfp__digest digest = sfp__digest_bytes(sfp__digest_bytes((sfp__digest){0}, name, strlen(name)), bytes, n);
     (void)snprintf(key, sizeof key, "mqtt:%016llx%016llx", (unsigned long long)digest.word[0],
                    (unsigned long long)digest.word[1]);
-    const sfp__arrival_in in = {.bytes = bytes, .size = n, .label = *label ? label : NULL, .key = key};
+    const sfp__received_image in = {.bytes = bytes, .size = n, .label = *label ? label : NULL, .key = key};
     sfp_status status = (int64_t)n > m->opt->max_body
                             ? sfp__fail(&err, SFP_EINVAL, "it has %zu bytes, more than allowed (--max-body)", n)
-                            : sfp__door_submit(sfp__server_model(m->server, t->model), sfp__server_events(m->server), &in, &id,
-                                               &repeated, &unreadable, &answer, &err);
+                            : sfp__submit_image(sfp__server_model(m->server, t->model), sfp__server_events(m->server), &in, &id,
+                                                &repeated, &unreadable, &answer, &err);
     if (status && !unreadable && status != SFP_EINVAL && status != SFP_EUNSUPPORTED) {
-        refuse_now(m, err.message);
+        disconnect_to_retry(m, err.message);
         return;
     }
     m->refused = false;
@@ -446,18 +446,18 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
         char what[256];
         (void)snprintf(what, sizeof what, "a message on topic %s is ignored; this is not reported again for others",
                        sfp__printable(name, shown, sizeof shown));
-        say(m, SFP_LOG_WARNING, what, err.message);
+        log_message(m, SFP_LOG_WARNING, what, err.message);
         m->unreadable = true;
     }
     view *v = status || *label ? NULL : find_view(m, t->model, view_name, true);
     if (!v)
         return;
-    replace(&v->type, n > 3 && *(const uint8_t *)bytes == 0xff ? "image/jpeg"
-                      : n > 3 && *(const char *)bytes == 'R'   ? "image/webp"
-                                                               : "image/png");
+    replace_text(&v->type, n > 3 && *(const uint8_t *)bytes == 0xff ? "image/jpeg"
+                           : n > 3 && *(const char *)bytes == 'R'   ? "image/webp"
+                                                                    : "image/png");
     if (!v->announced) {
-        m->looked_at = 0;
-        look_at_classes(m);
+        m->classes_checked_at = 0;
+        update_classes(m);
         announce(m, v);
     }
     if (!repeated || v->shown_at == 0) /* 0: after a restart, a retained image can be labelled again */
@@ -467,12 +467,12 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
 }
 
 /* Labels the published image of a view. The topic is streamfp/MODEL/VIEW/label/set. */
-static void take_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
+static void handle_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
 {
     sfp_error err = {0};
     char label[LABEL_BYTES], expected[TOPIC_BYTES];
     for (view *v = m->views; v < m->views + m->view_count; v++) {
-        topic_of(m, v, "label/set", expected);
+        view_topic(m, v, "label/set", expected);
         if (strcmp(name, expected) != 0 || n == 0 || n >= sizeof label)
             continue;
         (void)snprintf(label, sizeof label, "%.*s", (int)n, payload);
@@ -480,12 +480,12 @@ static void take_label(sfp__mqtt *m, const char *name, const char *payload, size
         sfp_status status = v->shown_at > 0 ? sfp_run_label(sfp__model_run(model), v->shown, label, &err)
                                             : sfp__fail(&err, SFP_ENOTFOUND, "no image was published since the start");
         if (status) {
-            say(m, SFP_LOG_WARNING, "a label was not accepted", err.message);
+            log_message(m, SFP_LOG_WARNING, "a label was not accepted", err.message);
             return;
         }
         /* so the next image is published at once; until it arrives, the label of this one can be corrected */
         v->shown_at = sfp__monotonic_seconds() - shown_seconds;
-        publish_of(m, v, "label", label, strlen(label));
+        publish_view(m, v, "label", label, strlen(label));
         sfp__model_watch(model, v->shown);
         sfp__events_sample(sfp__server_events(m->server), model, v->shown);
         return;
@@ -500,31 +500,31 @@ static void on_message(struct mosquitto *client, void *ctx, const struct mosquit
     (void)client;
     (void)mosquitto_topic_matches_sub(LABELS, message->topic, &matches);
     if (matches && !message->retain)
-        take_label(m, message->topic, message->payload, n);
+        handle_label(m, message->topic, message->payload, n);
     for (const topic *t = m->topics; !matches && t < m->topics + m->topic_count; t++) {
         (void)mosquitto_topic_matches_sub(t->pattern, message->topic, &matches);
         if (matches && n > 0) /* an empty message only removes a retained one */
-            take_image(m, t, message->topic, message->payload, n);
+            handle_image(m, t, message->topic, message->payload, n);
     }
 }
 
 static void on_connect(struct mosquitto *client, void *ctx, int code)
 {
     sfp__mqtt *m = ctx;
-    m->up = code == 0;
+    m->connected = code == 0;
     if (code) {
-        if (!m->said)
-            say(m, SFP_LOG_WARNING, "the broker refuses the connection", mosquitto_connack_string(code));
-        m->said = true;
+        if (!m->loss_logged)
+            log_message(m, SFP_LOG_WARNING, "the broker refuses the connection", mosquitto_connack_string(code));
+        m->loss_logged = true;
         return;
     }
-    if (m->said && !m->refused)
-        say(m, SFP_LOG_INFO, "connected again", "");
-    m->said = false;
+    if (m->loss_logged && !m->refused)
+        log_message(m, SFP_LOG_INFO, "connected again", "");
+    m->loss_logged = false;
     for (int i = 0; i < m->topic_count; i++)
         (void)mosquitto_subscribe(client, NULL, m->topics[i].pattern, 1);
     (void)mosquitto_subscribe(client, NULL, LABELS, 1);
-    tell_again(m);
+    publish_all(m);
 }
 
 /* ------------------------------------------------------------------------- thread */
@@ -537,7 +537,7 @@ static bool all_ready(const sfp__mqtt *m)
     return true;
 }
 
-static void wait_seconds(const sfp__mqtt *m, double seconds)
+static void sleep_unless_stopped(const sfp__mqtt *m, double seconds)
 {
     double until = sfp__monotonic_seconds() + seconds;
     while (!atomic_load(&m->stop) && sfp__monotonic_seconds() < until)
@@ -550,24 +550,24 @@ static void *work(void *arg)
     sfp__mqtt *m = arg;
     double wait = first_wait;
     while (!atomic_load(&m->stop) && !all_ready(m))
-        wait_seconds(m, first_wait);
+        sleep_unless_stopped(m, first_wait);
     while (!atomic_load(&m->stop)) {
-        m->up = false;
+        m->connected = false;
         int code = mosquitto_connect_async(m->client, m->host, m->port, KEEPALIVE);
         while (code == MOSQ_ERR_SUCCESS && !atomic_load(&m->stop)) {
             code = mosquitto_loop(m->client, LOOP_MS, 1);
-            if (m->up)
-                look_at_classes(m);
+            if (m->connected)
+                update_classes(m);
         }
         if (atomic_load(&m->stop))
             break;
-        wait = m->up && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
-        if (!m->said && !m->refused)
-            say(m, SFP_LOG_WARNING, "no connection to the broker; trying again", mosquitto_strerror(code));
-        m->said = true;
-        wait_seconds(m, wait);
+        wait = m->connected && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
+        if (!m->loss_logged && !m->refused)
+            log_message(m, SFP_LOG_WARNING, "no connection to the broker; trying again", mosquitto_strerror(code));
+        m->loss_logged = true;
+        sleep_unless_stopped(m, wait);
     }
-    if (m->up) {
+    if (m->connected) {
         publish(m, AVAILABLE, "offline", 7);
         (void)mosquitto_disconnect(m->client);
         for (int i = 0; i < 50 && mosquitto_loop(m->client, 20, 1) == MOSQ_ERR_SUCCESS;)

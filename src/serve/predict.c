@@ -160,7 +160,7 @@ static void job_done(image_job *job)
     sfp__free(job->images);
 }
 
-static void write_answer(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
+static void write_answer(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
 {
     const image_job *job = q->ctx;
     int per = job->box_count ? job->box_count : 1;
@@ -226,22 +226,22 @@ sfp_status sfp__post_predict(sfp__request *r, sfp_error *err)
         }
         set_boxes(&job, &job.decoded[i].image, job.images + i * per);
     }
-    sfp__question q = {.count = count, .images = job.images, .answer = write_answer, .ctx = &job};
-    return sfp__model_ask(r->model, &q, err);
+    sfp__prediction_request q = {.count = count, .images = job.images, .answer = write_answer, .ctx = &job};
+    return sfp__model_predict(r->model, &q, err);
 }
 
 /* ---------------------------------------------------------- received images */
 
 /* Where the answer for a received image is stored: as JSON, and in the sample that is submitted. */
-typedef struct door_answer {
+typedef struct received_answer {
     sfp__text *text;
     sfp_submission *sample;
     char class_name[1025];
-} door_answer;
+} received_answer;
 
-static void keep_answer(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *prediction)
+static void keep_answer(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *prediction)
 {
-    door_answer *s = q->ctx;
+    received_answer *s = q->ctx;
     const float *unknown = sfp_predictor_unknown(p);
     const char *name = prediction->label >= 0 ? sfp_predictor_class_name(p, prediction->label) : NULL;
     s->sample->answered = 1;
@@ -261,8 +261,8 @@ static void keep_answer(sfp__question *q, const sfp_predictor *p, int first, con
     sfp__json_end_all(&j);
 }
 
-sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp__arrival_in *in, uint64_t *id, bool *repeated,
-                            bool *unreadable, sfp__text *answer, sfp_error *err)
+sfp_status sfp__submit_image(sfp__model *m, struct sfp__events *events, const sfp__received_image *in, uint64_t *id,
+                             bool *repeated, bool *unreadable, sfp__text *answer, sfp_error *err)
 {
     OWNED_BY(sfp__decoded_done) sfp__decoded decoded = {0};
     int again = 0;
@@ -275,10 +275,10 @@ sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp
     s.name = in->name;
     s.label = in->label;
     s.key = in->key;
-    door_answer single = {.text = answer, .sample = &s};
+    received_answer single = {.text = answer, .sample = &s};
     if (!in->label) {
-        sfp__question q = {.count = 1, .images = &decoded.image, .answer = keep_answer, .ctx = &single};
-        TRY(sfp__model_ask(m, &q, err));
+        sfp__prediction_request q = {.count = 1, .images = &decoded.image, .answer = keep_answer, .ctx = &single};
+        TRY(sfp__model_predict(m, &q, err));
     }
     TRY(sfp_run_submit(sfp__model_run(m), &s, id, &again, err));
     *repeated = again != 0;

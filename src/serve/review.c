@@ -31,9 +31,9 @@ static const double fast_seconds = 0.25, share = 10, keep_seconds = 30;
 
 typedef struct entry {
     uint64_t id;
-    float *feature; /* (dim) NULL: not computed */
-    bool bad;       /* the image cannot be read, so there is no feature */
-    int class;      /* row of the class with which the sample was learned; -1: it waits for a label */
+    float *feature;  /* (dim) NULL: not computed */
+    bool unreadable; /* the image cannot be read, so there is no feature */
+    int class;       /* row of the class with which the sample was learned; -1: it waits for a label */
 } entry;
 
 /* A learned sample, judged by the model without it. */
@@ -67,9 +67,9 @@ struct sfp__review {
     size_t class_capacity;
     verdict *verdicts; /* (verdict_count) highest margins first */
     size_t verdict_count;
-    bool judged; /* the verdicts are those of the present classes */
-    uint64_t of; /* hash of the samples that were judged (mark_of) */
-    double judged_at, keep;
+    bool judged;          /* the verdicts are those of the present classes */
+    uint64_t judged_hash; /* hash of the samples that were judged (hash_learned) */
+    double judged_at, keep_for;
     sfp_head_options head; /* of the heads that curves need: the settings of the run */
     char method[16];
 };
@@ -138,17 +138,17 @@ static sfp_status add_class(void *ctx, const char *name, int64_t samples, sfp_er
 }
 
 /* A new list of samples, which is being read page by page. Features of the old list are moved to it. */
-typedef struct merge {
+typedef struct new_list {
     struct sfp__review *v;
     entry *list;
     size_t count, capacity, old; /* old: first entry of the old list that was not compared yet */
     uint64_t next;               /* the first id of the next page */
     int page;                    /* samples of this page */
-} merge;
+} new_list;
 
 static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
 {
-    merge *m = ctx;
+    new_list *m = ctx;
     const struct sfp__review *v = m->v;
     entry e = {.id = s->id, .class = -1};
     m->next = s->id + 1;
@@ -163,14 +163,14 @@ static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
     TRY(sfp__check_memory(sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity), err));
     if (old) {
         e.feature = old->feature; /* the old list owns it until the new list is complete */
-        e.bad = old->bad;
+        e.unreadable = old->unreadable;
     }
     m->list[m->count++] = e;
     return SFP_OK;
 }
 
 /* Frees the features of old entries that are not in the new list. */
-static void drop_others(const merge *m)
+static void free_removed(const new_list *m)
 {
     size_t k = 0;
     for (size_t i = 0; i < m->v->count; i++) {
@@ -183,7 +183,7 @@ static void drop_others(const merge *m)
 
 static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 {
-    merge m = {.v = v};
+    new_list m = {.v = v};
     sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
     all.limit = LIST_PAGE; /* other threads can use the store between pages */
     do {
@@ -195,7 +195,7 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
             return status;
         }
     } while (m.page == LIST_PAGE);
-    drop_others(&m);
+    free_removed(&m);
     sfp__free(v->entries);
     v->entries = m.list;
     v->count = m.count;
@@ -225,8 +225,8 @@ static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *lis
     *n = count;
     sfp_status status = sfp_predictor_run(v->predictor, count, images, answers, err);
     for (int i = 0; i < count && !status; i++) {
-        list[i]->bad = answers[i].status != SFP_OK;
-        if (list[i]->bad)
+        list[i]->unreadable = answers[i].status != SFP_OK;
+        if (list[i]->unreadable)
             continue;
         status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
         if (!status)
@@ -238,7 +238,7 @@ static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *lis
 }
 
 /* Updates the list of samples, and computes missing features, beginning with the newest sample. */
-static sfp_status update(struct sfp__review *v, sfp_error *err)
+static sfp_status update_features(struct sfp__review *v, sfp_error *err)
 {
     double until = sfp__monotonic_seconds() + compute_seconds;
     if (v->dim == 0) /* the method paper: its predictor has no features, so nothing is judged */
@@ -252,7 +252,7 @@ static sfp_status update(struct sfp__review *v, sfp_error *err)
         entry *chunk[CHUNK];
         int n = 0;
         for (size_t k = i; k > kept && n < CHUNK; k--)
-            if (!v->entries[k - 1].feature && !v->entries[k - 1].bad)
+            if (!v->entries[k - 1].feature && !v->entries[k - 1].unreadable)
                 chunk[n++] = &v->entries[k - 1];
         if (n == 0)
             break;
@@ -367,7 +367,7 @@ static int by_margin(const void *a, const void *b)
 }
 
 /* A hash of the learned samples with features and their classes. While it stays the same, the verdicts stay valid. */
-static uint64_t mark_of(const struct sfp__review *v)
+static uint64_t hash_learned(const struct sfp__review *v)
 {
     uint64_t mark = SFP__HASH_START;
     for (size_t i = 0; i < v->count; i++) {
@@ -409,11 +409,11 @@ static sfp_status judge_all(struct sfp__review *v, sfp_error *err)
     OWNED verdict *verdicts = NULL;
     bool same;
     TRY(list_classes(v, &same, err));
-    if (v->judged && sfp__monotonic_seconds() - v->judged_at < v->keep)
+    if (v->judged && sfp__monotonic_seconds() - v->judged_at < v->keep_for)
         return SFP_OK;
-    TRY(update(v, err));
-    uint64_t mark = mark_of(v);
-    if (v->judged && mark == v->of)
+    TRY(update_features(v, err));
+    uint64_t mark = hash_learned(v);
+    if (v->judged && mark == v->judged_hash)
         return SFP_OK;
     v->judged = false;
     double begin = sfp__monotonic_seconds();
@@ -431,10 +431,10 @@ static sfp_status judge_all(struct sfp__review *v, sfp_error *err)
     sfp__free(v->verdicts);
     v->verdicts = TAKE(verdicts);
     v->verdict_count = n;
-    v->of = mark;
+    v->judged_hash = mark;
     v->judged_at = sfp__monotonic_seconds();
     double took = v->judged_at - begin;
-    v->keep = took < fast_seconds ? 0 : fmin(share * took, keep_seconds);
+    v->keep_for = took < fast_seconds ? 0 : fmin(share * took, keep_seconds);
     v->judged = true;
     return SFP_OK;
 }
@@ -491,7 +491,7 @@ static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_
     int found = 0;
     bool same;
     TRY(list_classes(v, &same, err));
-    TRY(update(v, err));
+    TRY(update_features(v, err));
     TRY(sfp__alloc(&list, v->count + 1, sizeof *list, err));
     size_t n = find_entries(v, false, QUEUE_SAMPLES, list);
     TRY(sfp__alloc(&features, (n + 1) * v->dim, sizeof *features, err));

@@ -105,16 +105,17 @@ sfp_status sfp__post_sample(sfp__request *r, sfp_error *err)
 {
     OWNED char *label = sfp__request_param(r, "label", 0), *name = sfp__request_param(r, "name", 0);
     OWNED_BY(sfp__text_done) sfp__text answer = {0};
-    const sfp__arrival_in in = {.bytes = r->body.s,
-                                .size = r->body.length,
-                                .name = name,
-                                .label = label,
-                                .key = sfp__request_header(r, "Idempotency-Key")};
+    const sfp__received_image in = {.bytes = r->body.s,
+                                    .size = r->body.length,
+                                    .name = name,
+                                    .label = label,
+                                    .key = sfp__request_header(r, "Idempotency-Key")};
     uint64_t id = 0;
     bool repeated = false, unreadable = false;
     if (r->body.length == 0)
         return sfp__fail(err, SFP_EINVAL, "the body is empty, expected an image");
-    sfp_status status = sfp__door_submit(r->model, sfp__server_events(r->server), &in, &id, &repeated, &unreadable, &answer, err);
+    sfp_status status =
+        sfp__submit_image(r->model, sfp__server_events(r->server), &in, &id, &repeated, &unreadable, &answer, err);
     if (unreadable) {
         sfp__reply_error(r, 422, "unreadable_image", err->message);
         return SFP_OK;

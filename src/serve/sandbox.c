@@ -181,7 +181,7 @@ static uint8_t *prepare(sfp_error *err)
         (void)sfp__fail_errno(err, SFP_ENOMEM, "cannot map the memory of a decoder");
         return NULL;
     }
-    sfp__image_place((uint8_t *)shared + SFP__DECODE_BYTES_MAX, 3 * SFP__DECODE_PIXELS_MAX);
+    sfp__image_set_memory((uint8_t *)shared + SFP__DECODE_BYTES_MAX, 3 * SFP__DECODE_PIXELS_MAX);
     return sfp__sandbox_enter(err) ? NULL : shared;
 }
 

@@ -13,7 +13,7 @@
  *   decode.c    starts and ends the decoder processes, sends them encoded images and receives pixels
  *   sandbox.c   the decoder process: the only place where the bytes of clients are decoded
  *
- * Images arrive by HTTP (samples.c) or MQTT (mqtt.c); both call sfp__door_submit. */
+ * Images arrive by HTTP (samples.c) or MQTT (mqtt.c); both call sfp__submit_image. */
 #ifndef SFP_SERVE_SERVE_H
 #define SFP_SERVE_SERVE_H
 

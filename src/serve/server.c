@@ -107,7 +107,7 @@ typedef struct param_search {
     int left;
 } param_search;
 
-static enum MHD_Result look_at_param(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value)
+static enum MHD_Result match_param(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value)
 {
     param_search *s = ctx;
     (void)kind;
@@ -120,7 +120,7 @@ static enum MHD_Result look_at_param(void *ctx, enum MHD_ValueKind kind, const c
 char *sfp__request_param(const sfp__request *r, const char *name, int i)
 {
     param_search s = {.name = name, .left = i};
-    (void)MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, look_at_param, &s);
+    (void)MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, match_param, &s);
     char *value = s.found ? sfp__decode_param(s.found) : NULL;
     return s.found && !value ? sfp__strdup("\xff") : value; /* malformed: no function accepts this text */
 }
@@ -690,7 +690,7 @@ typedef struct engine_job {
 static void *open_engine(void *arg)
 {
     engine_job *j = arg;
-    sfp__serve_yield();
+    sfp__serve_lower_priority();
     j->status = sfp_engine_open_for(j->opt->settings, j->opt->log, NULL, &j->engine, &j->err);
     return NULL;
 }

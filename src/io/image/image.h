@@ -34,10 +34,10 @@ void sfp__image_done(sfp__image *im);
  * may be decoding during this call. */
 typedef sfp_status sfp__image_decoder(const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
                                       sfp__image *out, sfp_error *err);
-void sfp__image_decode_by(sfp__image_decoder *decoder);
+void sfp__image_set_decoder(sfp__image_decoder *decoder);
 /* Sets a block of memory, which may be shared with another process, in which decoded pixels are placed if they fit. Only for a process that
  * decodes one image at a time. */
-void sfp__image_place(uint8_t *at, size_t bytes);
+void sfp__image_set_memory(uint8_t *at, size_t bytes);
 
 /* Reads the bytes of an image file, at most max_bytes; *bytes is newly allocated. */
 sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);

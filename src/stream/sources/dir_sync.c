@@ -60,7 +60,7 @@ static void page_done(page *p)
     sfp__strings_done(&p->gone);
 }
 
-static sfp_status look_at(void *ctx, const sfp__listed *l, sfp_error *err)
+static sfp_status check_sample(void *ctx, const sfp__listed *l, sfp_error *err)
 {
     page *p = ctx;
     OWNED char *path = NULL;
@@ -84,7 +84,7 @@ static sfp_status find_gone(const sfp__dir_sync *s, sfp__store *store, page *p, 
     do {
         const sfp__sample_query q = {.from = p->next, .standing = -1, .limit = PAGE};
         p->count = 0;
-        TRY(sfp__store_list(store, &q, look_at, p, err));
+        TRY(sfp__store_list(store, &q, check_sample, p, err));
     } while (p->count == PAGE);
     return SFP_OK;
 }

@@ -71,7 +71,7 @@ static rd_kafka_resp_err_t set_paused(kafka_log *k, partition *p, bool paused)
 }
 
 /* Releases a partition. It is resumed first, because librdkafka would otherwise keep it paused when it is assigned again. */
-static void release(kafka_log *k, int i)
+static void release_partition(kafka_log *k, int i)
 {
     if (k->own[i].paused)
         (void)set_paused(k, &k->own[i], false);
@@ -79,7 +79,7 @@ static void release(kafka_log *k, int i)
     k->own[i] = k->own[--k->count];
 }
 
-static int find(const kafka_log *k, const char *unit)
+static int find_partition(const kafka_log *k, const char *unit)
 {
     char name[SFP__LOG_NAME_MAX];
     for (int i = 0; i < k->count; i++) {
@@ -116,9 +116,9 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
             name_unit(list->elems[i].partition, unit);
             if (k->log.revoke && !k->closing)
                 k->log.revoke(k->log.revoke_ctx, unit, rd_kafka_assignment_lost(rk));
-            int at = find(k, unit);
+            int at = find_partition(k, unit);
             if (at >= 0)
-                release(k, at);
+                release_partition(k, at);
         }
         failed = rd_kafka_incremental_unassign(rk, list);
     }
@@ -148,7 +148,7 @@ static void disconnect(sfp__log *l)
     if (k->consumer && *l->worker)
         (void)rd_kafka_consumer_close(k->consumer);
     while (k->count)
-        release(k, 0);
+        release_partition(k, 0);
     sfp__free(k->own);
     k->own = NULL;
     k->capacity = 0;
@@ -240,7 +240,7 @@ static sfp_status move_to(kafka_log *k, partition *p, int64_t offset, sfp_error 
 static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
-    int at = find(k, unit);
+    int at = find_partition(k, unit);
     if (at < 0) /* another worker has the partition */
         return SFP_OK;
     sfp__messages_done(&k->own[at].ready);
@@ -250,7 +250,7 @@ static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_
 
 /* Prefetches one message. All partitions share one queue. With a queue per partition messages were lost: librdkafka redirects it to the common queue
  * when fetching from the partition starts, which is later than the assignment. */
-static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
+static sfp_status prefetch_message(kafka_log *k, int ms, bool *got, sfp_error *err)
 {
     rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, ms);
     char unit[SFP__LOG_NAME_MAX];
@@ -259,7 +259,7 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
     if (!m)
         return sfp__check_memory(!k->no_memory, err);
     name_unit(m->partition, unit);
-    int at = m->err ? -1 : find(k, unit);
+    int at = m->err ? -1 : find_partition(k, unit);
     partition *p = at >= 0 ? &k->own[at] : NULL;
     if (m->err) {
         (void)sfp__printable(rd_kafka_message_errstr(m), k->problem, sizeof k->problem);
@@ -278,11 +278,11 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
 }
 
 /* Prefetches the messages that have arrived. The limit of messages makes sure that the function ends. */
-static sfp_status serve_all(kafka_log *k, sfp_error *err)
+static sfp_status prefetch_all(kafka_log *k, sfp_error *err)
 {
     bool got = true;
     for (int n = 0; got && n < 100; n++)
-        TRY(serve(k, 0, &got, err));
+        TRY(prefetch_message(k, 0, &got, err));
     return SFP_OK;
 }
 
@@ -293,7 +293,7 @@ static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
     kafka_log *k = (kafka_log *)l;
     const struct rd_kafka_metadata *about = NULL;
     if (k->consumer)
-        return *l->worker ? serve_all(k, err) : SFP_OK;
+        return *l->worker ? prefetch_all(k, err) : SFP_OK;
     TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
     rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
     if (!code)
@@ -316,7 +316,7 @@ static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
 static int choose(kafka_log *k, const char *unit)
 {
     if (*unit)
-        return find(k, unit);
+        return find_partition(k, unit);
     for (int i = 0; i < k->count; i++) {
         int at = (k->turn + 1 + i) % k->count;
         if (k->own[at].ready.first)
@@ -334,7 +334,7 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
     (void)held;
     k->batch = max > k->batch ? max : k->batch;
     for (;;) {
-        TRY(serve_all(k, err));
+        TRY(prefetch_all(k, err));
         for (int i = 0; i < k->count; i++)
             if (k->own[i].paused && k->own[i].ready.count <= k->batch)
                 TRY(move_to(k, &k->own[i], k->own[i].next, err));
@@ -356,7 +356,7 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
         double left = until - sfp__monotonic_seconds();
         if (left <= 0)
             return SFP_OK;
-        TRY(serve(k, 1 + (int)(left * 1000), &got, err));
+        TRY(prefetch_message(k, 1 + (int)(left * 1000), &got, err));
     }
 }
 
@@ -401,7 +401,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
 {
     kafka_log *k = (kafka_log *)l;
     (void)before;
-    int at = find(k, unit);
+    int at = find_partition(k, unit);
     if (at < 0) {
         *fenced = true;
         return SFP_OK;
