@@ -623,9 +623,22 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
 }
 
 /* Adds a sample with the next id. */
+/* Replaces the name of a class that was renamed. A caller that asked before it gave the label may have asked too early. renamed: owns the
+ * new name. */
+static sfp_status follow_rename(sfp__store *s, const char **label, char **renamed, sfp_error *err)
+{
+    if (s->renames && *label)
+        TRY(find_text(s, CLASS, *label, renamed, err));
+    if (*renamed)
+        *label = *renamed;
+    return SFP_OK;
+}
+
 static sfp_status add_row(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
                           const char *label, sfp_error *err)
 {
+    OWNED char *renamed = NULL;
+    TRY(follow_rename(s, &label, &renamed, err));
     TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
                sfp__time_of_day(), label));
     s->next_id++;
@@ -657,6 +670,8 @@ static void count_standing(sfp__store *s, const sfp__stored *was, sfp__standing 
 static sfp_status set_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    OWNED char *renamed = NULL;
+    TRY(follow_rename(s, &label, &renamed, err));
     TRY(find_id(s, id, &was, err));
     if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
         return SFP_OK;
@@ -1280,8 +1295,10 @@ sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t 
     TRY(put_image(s, *id, in->bytes, in->size, kept, err));
     if (lost) {
         TRY(change(s, err, MOVED, "itiii", (int64_t)*id, row.name, INT64_C(0), INT64_C(0), INT64_C(0)));
-        if (row.standing == SFP__UNREADABLE)
+        if (row.standing == SFP__UNREADABLE) {
             count_standing(s, &row, SFP__WAITING);
+            s->counts.unlabelled += !row.label;
+        }
         return SFP_OK;
     }
     for (const char *wanted = in->name ? in->name : ""; !name || taken; wanted = name) { /* requests find a sample by its name */

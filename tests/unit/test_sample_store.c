@@ -531,6 +531,22 @@ TEST(random_sequences_and_resumes_agree_with_a_model)
 /* ----------------------------------------------------------------- after a kill */
 
 /* A process that is killed at a random time. It writes the number of committed samples to a pipe. */
+/* Whoever gives a label asks for its class first; the class may be renamed between the two. */
+TEST(a_label_given_after_a_rename_is_the_new_name)
+{
+    sfp__store *s = open_store();
+    uint64_t first = add(s, "1.png", "cat"), second = add(s, "2.png", "dog");
+    learn(s, first, "cat");
+    MUST(sfp__store_rename_class(s, "cat", "lion", &err));
+    label(s, second, "cat");
+    check_row(s, second, "waiting 2.png lion -");
+    check_row(s, add(s, "3.png", "cat"), "waiting 3.png lion -");
+    check_row(s, first, "waiting 1.png lion cat");
+    label(s, first, "cat"); /* nothing to do: it is a lion already */
+    check_row(s, first, "waiting 1.png lion cat");
+    close_checked(s);
+}
+
 static void add_until_killed(int to)
 {
     sfp__store *s = NULL;
