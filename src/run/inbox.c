@@ -290,7 +290,7 @@ static void *work(void *arg)
         if (!status && errors) /* the source has recovered, so its errors become a warning */
             sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
-            status = SFP_OK; /* b->stats has the error */
+            status = SFP_OK; /* make_arrival discards the sample, and err says why */
         bool taken = !status;
         if (taken)
             status = make_arrival(b, &record, &p, arrived, &a, &err);
