@@ -40,7 +40,9 @@ typedef struct live {
     size_t revision_capacity;
     /* samples that must be erased after the next checkpoint, and the requests for it */
     int erase_count;
-    bool renames; /* a class was renamed, so the run corrects the samples of this class before it stops */
+    bool
+        renames; /* a class was renamed, so the run corrects the samples of this class before it stops, unless the store keeps their images */
+    bool served; /* the last delivery was for requests */
     uint64_t erased[ERASED_MAX];
     int64_t erase_request[ERASED_MAX];
     uint64_t unmatched; /* late labels without an image */
@@ -190,6 +192,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     OWNED_PTR(sfp__arrival_free) sfp__arrival *i = NULL;
     bool found;
+    int32_t number;
     if (!a->revises)
         return sfp__fail(
             err, SFP_EUNSUPPORTED,
@@ -198,12 +201,14 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED, "the stream does not keep its images, so that its classes cannot be renamed");
     if (r->name && !*r->name) /* by a process that was killed before it answered */
         return SFP_OK;
-    a->renames |= !r->name;
+    a->renames |= !r->name && !keeps(a->base.plan);
     if (!r->name)
         return sfp__store_rename_class(a->base.store, r->file, r->label, err);
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
     if (!found)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
+    if (r->label && is_erased(a, row.id))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: the sample is being forgotten", r->name);
     const sfp__source_ops *ops = a->base.plan->source->ops;
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
         return ops->decided ? ops->decided(a->base.plan->source, row.id, row.name, err) : SFP_OK;
@@ -219,17 +224,16 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     TRY(read_image(a, &row, r->file, i->rgb, err));
     i->name = TAKE(row.name);
     i->id = row.id;
-    if (r->label)
+    if (r->label) { /* the store has the label once nothing can refuse it */
+        TRY(sfp__classes_number(a->classes, r->label, &number, err));
+        TRY(ops->decided ? ops->decided(a->base.plan->source, row.id, i->name, err) : SFP_OK);
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
-    if (r->label && ops->decided)
-        TRY(ops->decided(a->base.plan->source, row.id, i->name, err));
+    }
     if (row.learned) {
         TRY(add_revision(a, i, row.learned, r->label, err));
         if (!r->label)
             erase_later(a, i->id, r->number);
     } else { /* it waited for its label, or was dropped */
-        int32_t number;
-        TRY(sfp__classes_number(a->classes, r->label, &number, err));
         i->class_name = a->classes->names.name[number];
         i->label = -1;
         i->urgent = true;
@@ -264,14 +268,6 @@ static sfp_status take_requests(live *a, sfp_error *err)
 
 /* ------------------------------------------------------------------- deliveries */
 
-/* Whether the store has the image of a submitted sample now, though it had none when the source read the row. The source then delivers it. */
-static bool has_image_now(live *a, uint64_t id)
-{
-    OWNED uint8_t *bytes = NULL;
-    size_t size;
-    return keeps(a->base.plan) && sfp__store_image(a->base.store, id, &bytes, &size, NULL) == SFP_OK;
-}
-
 /* Records the label with which a sample was learned. If a submitted sample has got another label meanwhile, the source delivers it again. */
 static sfp_status record_learned(live *a, const sfp__arrival *i, sfp_error *err)
 {
@@ -288,8 +284,10 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool dropped = i->fate == SFP__DISCARD_DROPPED;
-        if (i->lost && has_image_now(a, i->id)) {
+        bool dropped = i->fate == SFP__DISCARD_DROPPED, submitted = false;
+        if (i->lost && keeps(a->base.plan))
+            TRY(sfp__store_has_image(a->base.store, i->id, &submitted, err));
+        if (submitted) { /* since the source looked for it */
             TRY(sfp__submitted_offer(a->base.plan->source, i->id, err));
             continue;
         }
@@ -436,14 +434,14 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
-/* Adds a labelled image to the batch or to the corrections, as its row in the store demands. It is freed if its label has changed again or if it
- * was forgotten. Takes ownership of the image. */
+/* Adds a labelled image to the batch or to the corrections, as its row in the store demands. It is freed if its label has changed again, or
+ * if it was or is being forgotten. Takes ownership of the image. */
 static sfp_status sort_arrival(live *a, sfp__arrival *i, sfp__arrival_list *batch, sfp_error *err)
 {
     OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     TRY(sfp__store_get(a->base.store, i->id, &row, err));
-    bool current = row.standing != SFP__FORGOTTEN && row.label && strcmp(row.label, i->class_name) == 0;
+    bool current = row.standing != SFP__FORGOTTEN && !is_erased(a, i->id) && row.label && strcmp(row.label, i->class_name) == 0;
     bool done = row.learned && row.label && strcmp(row.learned, row.label) == 0;
     if (!current || done || has_id(batch, i->id) || has_id(&a->revised, i->id))
         return SFP_OK;
@@ -537,15 +535,17 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    if (!a->busy && a->revised.count == 0 && a->erase_count == 0) /* else those of the start are not delivered yet */
+    bool turn = a->served && !a->last; /* of samples: many requests must not keep them from being learned */
+    if (!a->busy && a->revised.count == 0 && a->erase_count == 0 && !turn) /* else those of the start are not delivered yet */
         TRY(take_requests(a, err));
     bool served = a->revised.count > 0 || a->erase_count > 0;
+    a->served = served;
     bool held = a->held.first != NULL;
     *d = (sfp__delivery){.arrived = -1, .end = a->last && !a->busy && !served && !held};
     if (d->end)
         return SFP_OK;
     if (!a->busy && !served && !held)
-        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + request_seconds), err));
+        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + (turn ? 0 : request_seconds)), err));
     d->changed = a->in.count > 0 || served || held;
     bool batch_first = served || held || (a->in.batch_first && a->in.batch.count > 0);
     if (!batch_first)
@@ -581,12 +581,25 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     return sfp__store_commit_if_due(base->store, err);
 }
 
+/* An image that waits for its label is not kept after its sample was forgotten. */
+static void free_erased(live *a)
+{
+    for (int n = a->waiting.count; n > 0; n--) {
+        sfp__arrival *i = sfp__arrival_list_take(&a->waiting);
+        if (is_erased(a, i->id))
+            sfp__arrival_free(i);
+        else
+            sfp__arrival_list_put(&a->waiting, i);
+    }
+}
+
 static sfp_status saved(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
     if (a->erase_count == 0)
         return SFP_OK;
     TRY(sfp__store_erase(base->store, a->erase_count, a->erased, a->erase_request, err));
+    free_erased(a);
     for (; a->erase_count > 0; a->erase_count--)
         TRY(sfp__store_answer(base->store, a->erase_request[a->erase_count - 1], SFP_OK, NULL, err));
     update_counts(a);

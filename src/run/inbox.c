@@ -290,8 +290,9 @@ static void *work(void *arg)
         if (!status && errors) /* the source has recovered, so its errors become a warning */
             sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
-            status = SFP_OK; /* b->stats has the error */
-        if (!status)
+            status = SFP_OK; /* make_arrival discards the sample, and err says why */
+        bool taken = !status;
+        if (taken)
             status = make_arrival(b, &record, &p, arrived, &a, &err);
         if (!status && a->fate == SFP__DISCARD_SKIPPED)
             a->why = sfp__strdup(err.message);
@@ -304,7 +305,7 @@ static void *work(void *arg)
         else
             put(b, a);
         pthread_mutex_unlock(&b->lock);
-        errors = status ? errors + 1 : 0;
+        errors = !status ? 0 : taken ? ERRORS_MAX : errors + 1; /* an image that cannot be recorded must not be lost in silence */
         failed = status;
     }
     pthread_mutex_lock(&b->lock);

@@ -106,8 +106,9 @@ static sfp_status add_image(infer_job *j, const void *bytes, size_t size, sfp_er
     sfp_error why;
     if (j->count == IMAGES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "the input has more than %d images", IMAGES_MAX);
-    if (sfp__serve_decode(bytes, size, &j->decoded[j->count], &why))
-        return sfp__fail(err, SFP_EFORMAT, "image %d: %.600s", j->count, why.message);
+    sfp_status status = sfp__serve_decode(bytes, size, &j->decoded[j->count], &why);
+    if (status)
+        return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EFORMAT, "image %d: %.600s", j->count, why.message);
     j->images[j->count] = j->decoded[j->count].image;
     j->count++;
     return SFP_OK;

@@ -189,7 +189,8 @@ typedef struct sfp__decoded {
 } sfp__decoded;
 
 void sfp__decoded_done(sfp__decoded *d);
-/* Decodes the image of a request within limits of pixels and memory. The same thread must call sfp__decoded_done. */
+/* Decodes the image of a request within limits of pixels and memory. The same thread must call sfp__decoded_done. SFP_ENOMEM: no decoder can
+ * be started now; all other failures are of the image. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
 
 /* Starts the decoder processes (sandbox.c). From then on they decode all images, also those that a run of this process learns from. */

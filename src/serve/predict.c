@@ -219,9 +219,11 @@ sfp_status sfp__post_predict(sfp__request *r, sfp_error *err)
     job.upload = u;
     TRY(sfp__alloc(&job.images, (size_t)count, sizeof *job.images, err));
     for (int i = 0; i < u->count; i++) {
-        sfp_error why;
-        if (sfp__serve_decode(u->parts[i].bytes, u->parts[i].size, &job.decoded[i], &why)) {
-            sfp__reply_error(r, 422, "unreadable_image", why.message);
+        sfp_status status = sfp__serve_decode(u->parts[i].bytes, u->parts[i].size, &job.decoded[i], err);
+        if (status == SFP_ENOMEM) /* it may be a good image */
+            return status;
+        if (status) {
+            sfp__reply_error(r, 422, "unreadable_image", err->message);
             return SFP_OK;
         }
         set_boxes(&job, &job.decoded[i].image, job.images + i * per);
