@@ -139,8 +139,8 @@ sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err);
 void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
 
-/* From now on the plain matrices of blocks are freed as soon as they are packed: the packed copy contains the same numbers. Code that
- * reads them holds them meanwhile. Call it before the vit is shared. Without effect for weights that are packed as bf16. */
+/* From now on the plain matrices of blocks are freed as soon as they are packed, because the packed copy contains the same numbers. Code that
+ * reads a plain matrix must hold it (sfp__vit_hold). Call this before the vit is shared. It has no effect on weights that are packed as bf16. */
 sfp_status sfp__vit_free_packed(sfp__vit *v, sfp_error *err);
 /* Makes a plain matrix of v->weights readable, until unhold. */
 sfp_status sfp__vit_hold(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err);
@@ -198,7 +198,7 @@ typedef struct sfp__vit_plan_options {
     bool all_tokens;     /* compute all tokens in the last block too (needed for its token output) */
     bool token_head;     /* the loss depends on all normalised tokens (sfp__vit_pass.token_head); implies all_tokens */
     bool queries;        /* passes may compute queries before the prompted pass (docs/method.md, section 2) */
-    int merge_tokens;    /* R: number of tokens that each block but the last merges (docs/method.md, section 18); 0: none. Only of
+    int merge_tokens; /* R: number of tokens that each block but the last merges (docs/method.md, section 18); 0: none. Only for
                             forward passes without prefixes, whose outputs are not those of single tokens */
 } sfp__vit_plan_options;
 

@@ -15,7 +15,7 @@ enum { GRAIN = 256 };
 typedef struct loading {
     const sfp_source *source;
     sfp__image_set *to;
-    int64_t of;       /* images of the source, of which to->count are loaded */
+    int64_t of;       /* number of images of the source, of which to->count are loaded */
     int64_t first, n; /* the images that the thread pool loads now */
     bool *broken;     /* (count) */
     sfp_error failed; /* memory, descriptors or the disk failed; status OK: they did not */

@@ -10,7 +10,8 @@
  *      |          +----> DROPPED: the learner was busy, or no label can arrive any more
  *      +---------------> UNREADABLE
  *
- * An image without a label is predicted and is WAITING until its label arrives. offered = the sum over all standings.
+ * An image without a label is predicted and is WAITING until its label arrives. offered = the sum over all standings. What is said later
+ * of a FORGOTTEN sample is ignored, because another thread may have found it before.
  *
  * What the checkpoint contains and what the store says agree after any kill. `learned` is the label with which a sample is part of the
  * learner. A change of it is recorded together with the value before, under the number of the next checkpoint (its generation). The store
@@ -217,6 +218,7 @@ typedef struct sfp__submission {
 sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t *id, bool *repeated, sfp_error *err);
 /* Keeps the image of a sample that was not submitted, unless it is kept or there is no space. */
 sfp_status sfp__store_keep_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, sfp_error *err);
+sfp_status sfp__store_has_image(sfp__store *s, uint64_t id, bool *out, sfp_error *err);
 /* Records a label that arrives for a submitted sample, whose image must be kept, because the label is learned from it. */
 sfp_status sfp__store_relabel(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
 /* Returns when all changes that this thread has made are on the disk. Threads that wait at the same time share one transaction. */
