@@ -20,7 +20,7 @@
 
 enum { SFP__SUMS_GROUP = 32 };                                  /* samples that are added to the product sums at a time */
 enum { SFP__SUMS_KEPT = 256 };                                  /* samples that are kept */
-enum { SFP__LAMBDA, SFP__SCALE, SFP__SCALING, SFP__STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge.c) */
+enum { SFP__LAMBDA, SFP__SCALE, SFP__SCALING, SFP__STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge_judge.c) */
 
 typedef struct sfp__sums {
     int dim;
