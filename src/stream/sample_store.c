@@ -110,8 +110,8 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
 
 static const char class_sql[] = "SELECT class FROM renamed WHERE label = ?1";
 
-/* Replaces the name of a class that was renamed. A caller that asked before it gave the label may have asked too early. renamed: owns the
- * new name. */
+/* Replaces the name of a renamed class by its present one. This is done in the same transaction as recording the label, because a caller that had
+ * looked up the name before might have missed a rename. renamed: owns the new name. */
 static sfp_status follow_rename(sfp__store *s, const char **label, char **renamed, sfp_error *err)
 {
     if (s->renames && *label)
@@ -174,7 +174,7 @@ sfp_status sfp__sample_label(sfp__store *s, uint64_t id, const char *label, sfp_
         TRY(sfp__db_change(s, err, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1", "ii", (int64_t)id,
                            sfp__time_of_day()));
     }
-    /* a correction that was taken back before it was learned leaves nothing to do */
+    /* if a correction is revoked before it was learned, the sample is LEARNED again */
     sfp__standing now = was.learned && strcmp(was.learned, label) == 0 ? SFP__LEARNED : SFP__WAITING;
     TRY(sfp__db_change(s, err, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1", "iti", (int64_t)id,
                        label, (int64_t)now));
@@ -257,7 +257,7 @@ sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *ou
 
 /* --------------------------------------------------------------- renamed classes */
 
-/* A sample that is learned with its label does not wait. */
+/* Makes a sample LEARNED that waits although it is learned with its present label. */
 static const char settle_sql[] = "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label";
 
 sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_error *err)
@@ -365,7 +365,7 @@ sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp
     LOCK_STORE(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
-    /* another label may have arrived since: then the sample waits for its correction */
+    /* if another label has arrived meanwhile, the sample waits for its correction */
     bool current = !label || !was.label || strcmp(was.label, label) == 0;
     sfp__standing now = !label ? SFP__DROPPED : current ? SFP__LEARNED : SFP__WAITING;
     TRY(sfp__db_change(s, err, "INSERT OR IGNORE INTO undo SELECT ?2, id, learned FROM sample WHERE id = ?1", "ii", (int64_t)id,
