@@ -86,7 +86,7 @@ static void put_warnings(sfp__json *j, sfp__model *m)
         w->text.length = 0;
         sfp__json_array(&fresh, NULL);
         write_warnings(&fresh, m);
-        sfp__json_end_all(&fresh);
+        sfp__json_end(&fresh); /* no end of line, which would end an event */
         double end = sfp__monotonic_seconds();
         w->until = end + WARNINGS_SHARE * (end - now);
     }
