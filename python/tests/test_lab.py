@@ -29,7 +29,7 @@ from streamfp.lab.catalogue import choose, experiments, limit, paper_figures, sw
 from streamfp.lab.cells import DONE, WAITING, Plan  # noqa: E402
 from streamfp.lab.claims import claims  # noqa: E402
 from streamfp.lab.claims import test_claims as judge  # noqa: E402
-from streamfp.lab.costs import Stream  # noqa: E402
+from streamfp.lab.costs import MEASUREMENTS, Costs, Stream  # noqa: E402
 from streamfp.lab.errors import LabError  # noqa: E402
 from streamfp.lab.results import Results  # noqa: E402
 
@@ -319,6 +319,24 @@ def test_the_rate_leaves_the_wanted_batches() -> None:
         kept = stream.kept(stream.skip_for(wanted))
         assert wanted <= sum(kept) <= wanted + 5
         assert min(kept) >= 2
+
+
+def test_a_time_is_measured_with_the_tasks_of_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def measure(run: streamfp.Run) -> float:
+        measured.append(len(run.result["task_names"]))
+        return 0.01 * measured[-1]
+
+    monkeypatch.setattr(streamfp.Run, "measure", measure)
+    values = {"data": "synthetic:60", "img-size": "16", "threads": "1", "preset": "paper", "within": "class", "order": "authors:2", "seed": "3"}
+    costs = Costs(tmp_path / "costs.json", 5, lambda _: None)
+    assert costs.seconds({**values, "tasks": "5"}, "five") == pytest.approx(0.05)
+    assert costs.seconds({**values, "tasks": "1"}, "one") == pytest.approx(0.01)
+    assert measured == [5] * MEASUREMENTS + [1] * MEASUREMENTS
+    again = Costs(tmp_path / "costs.json", 5, lambda _: None, measure=False)  # from the file; order and seed have no effect
+    assert again.seconds({**values, "tasks": "5", "order": "0", "seed": "1"}, "five") == pytest.approx(0.05)
+    assert math.isnan(again.seconds({**values, "tasks": "2"}, "two"))
 
 
 def test_statistics_agree_with_their_definitions() -> None:

@@ -141,7 +141,7 @@ const sfp__opt sfp__run_table[] = {
         AT(clock), RESULT_ONLY, .resume = SFP__RESUME_LIVE, .example = "--rate 200 --clock virtual",
         .see = "rate queue calibrate costs"),
     SFP__ROW_INT("calibrate", "N", "20", 1, 100000,
-                 "Clock paper: number of batches to measure, after 3 warm-up batches, on a copy of the learner.", AT(calibrate),
+                 "Clock paper: number of batches to measure, divided among the tasks, on a copy of the learner.", AT(calibrate),
                  RESULT_ONLY, .example = "--preset paper --rate 200 --calibrate 5", .see = "clock costs"),
     SFP__ROW_STRING("costs", "FILE", NULL,
                     "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "
@@ -223,7 +223,8 @@ const sfp__opt sfp__run_table[] = {
         "arrives. Default: 1; on standard input with --clock off, batches wait until they are full.",
         AT(max_wait), ONLY_LIVE, OUTPUT, .example = "--data dir:inbox --max-wait 5", .see = "batch data"),
     SFP__ROW_INT("keep-images", "MIB", "1024", 1, INT64_C(1) << 30,
-                 "Submitted samples, and watch:DIR,sync: maximum size of the images that are kept for corrections and late labels, in MiB. The oldest are removed "
+                 "Submitted samples, and watch:DIR,sync: maximum size of the images that are kept for corrections and late "
+                 "labels, in MiB. The oldest are removed "
                  "first, but none that still waits to be learned.",
                  AT(image_mebibytes), ONLY_LIVE, OUTPUT, .example = "--data submitted --keep-images 256", .see = "data"),
     SFP__ROW_INT("log-size", "BYTES", "67108864", 0, INT64_C(1) << 50,
