@@ -31,6 +31,7 @@ from streamfp.lab.claims import claims  # noqa: E402
 from streamfp.lab.claims import test_claims as judge  # noqa: E402
 from streamfp.lab.costs import MEASUREMENTS, Costs, Stream  # noqa: E402
 from streamfp.lab.errors import LabError  # noqa: E402
+from streamfp.lab.output import to_latex  # noqa: E402
 from streamfp.lab.results import Results  # noqa: E402
 
 SMALL = ["--data", "synthetic:120", "--tasks", "3", "--img-size", "16", "--eval-limit", "10", "--threads", "1", "--batch", "10"]
@@ -311,6 +312,16 @@ def test_a_grid_makes_rows_and_columns() -> None:
     assert [r.name for r in e.rows] == ["a 1, b x", "a 1, b y", "a 2, b x", "a 2, b y"]
     assert [c.name for c in e.columns] == ["c 3", "c 4"]
     assert e.numeric_columns
+
+
+def test_a_metric_without_values_has_no_column() -> None:
+    e = sweep(["taps=1,2"], {"taps"})
+    cells = Plan(Path("none"), {}, 1, 0, 1, False, {}).cells([e])
+    for cell in cells:
+        cell.values, cell.state = {"Acc": 0.5, "Fgt": math.nan}, DONE  # one task: nothing can be forgotten
+    table = Results(Plan(Path("none"), {}, 1, 0, 1, False, {}), [e], cells, "").table(e)
+    assert list(table.columns) == ["Acc"]
+    assert to_latex(table, "", "t").startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
 
 
 def test_the_rate_leaves_the_wanted_batches() -> None:

@@ -328,7 +328,7 @@ def find_program() -> str:
     beside = Path(sys.argv[0]).resolve().parent / "streamfp"
     found = os.environ.get("STREAMFP") or (str(beside) if beside.is_file() else shutil.which("streamfp"))
     if not found:
-        raise LabError("the program streamfp was not found in PATH; set STREAMFP to its path")
+        raise LabError("the program streamfp was not found in PATH; build it with make, and set STREAMFP to its path")
     try:
         version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout.strip()
     except OSError as e:
