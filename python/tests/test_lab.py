@@ -350,6 +350,19 @@ def test_a_time_is_measured_with_the_tasks_of_the_cell(tmp_path: Path, monkeypat
     assert math.isnan(again.seconds({**values, "tasks": "2"}, "two"))
 
 
+def test_cells_that_keep_the_same_batches_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"streamfp": 0.0100, "random": 0.0099, "camel": 0.0150}
+    monkeypatch.setattr(Costs, "times", lambda self, values, name: [seconds[values["select"]]])
+    plan = Plan(tmp_path, {"data": "synthetic:2000", "tasks": "2", "img-size": "16", "threads": "1"}, 1, 0, 1, False, {})
+    keys = {}
+    for cell in plan.cells(limit(choose("E3"), "random selector;Camel", "lambda 6028;lambda 6028, equal batches")):
+        plan.prepare(cell, Costs(tmp_path / "costs.json", 1, lambda _: None))
+        keys[cell.row.name, cell.column.name] = cell.key
+    one, other = "lambda 6028", "lambda 6028, equal batches"
+    assert keys["random selector", one] == keys["random selector", other]  # one percent faster: the same number of batches
+    assert keys["Camel", one] != keys["Camel", other]
+
+
 def test_statistics_agree_with_their_definitions() -> None:
     x = [1.0, 2.0, 4.0, math.nan]
     e = st.estimate(x)

@@ -81,7 +81,7 @@ class Costs:
         self._known: dict[str, dict[str, Any]] = read_json(path, "a file of processing times")["costs"] if path.exists() else {}
 
     def stream(self, values: Mapping[str, str]) -> Stream:
-        keys = ("data", "tasks", "batch", "order", "seed", "method", "classes", "preset")
+        keys = ("data", "tasks", "batch", "order", "method", "classes", "preset")  # the seed changes no number of batches
         key = options.digest({k: values.get(k) for k in keys})
         if key not in self._streams:
             with _open_run(_unlimited(values)) as run:
