@@ -38,7 +38,8 @@ typedef struct shared {
     bool connected, reported;
     double retry_at, pause; /* of a log or a share that cannot be reached */
     /* the unit */
-    char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
+    char unit[SFP__LOG_NAME_MAX];       /* "": none */
+    bool loaded;                        /* false: its messages were read, but the log could not say what is committed */
     sfp__share_value at;                /* committed */
     char committed[SFP__LOG_VALUE_MAX]; /* its value in the log */
     char attempted[SFP__LOG_VALUE_MAX]; /* a commit without a reply; "": none */
@@ -144,10 +145,11 @@ static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
     const char *dir = a->base.plan->opt->share;
     char *value = a->committed, mine[SFP__LOG_NAME_MAX + 32];
     sfp_error why = {0};
-    a->unit[0] = '\0';
+    a->loaded = false;
     a->attempted[0] = '\0';
     a->unanswered = false;
     sfp__messages_done(&a->held);
+    (void)snprintf(a->unit, sizeof a->unit, "%s", unit);
     TRY(a->log->ops->committed(a->log, unit, value, err));
     TRY(sfp__share_parse(value, unit, &a->at, err));
     if (!*a->at.file) {
@@ -169,7 +171,7 @@ static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
     TRY(sfp__directory_remove_files(dir, 1, names, 2, keep, err));
     a->samples = a->at.samples;
     a->digest = a->at.digest;
-    (void)snprintf(a->unit, sizeof a->unit, "%s", unit);
+    a->loaded = true;
     return SFP_OK;
 }
 
@@ -273,6 +275,8 @@ static sfp_status resolve(shared *a, sfp_error *err)
     sfp__share_value v;
     if (!*a->unit)
         return a->log->ops->seek(a->log, a->unit, -1, err);
+    if (!a->loaded)
+        return reload(a, err);
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
     TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {

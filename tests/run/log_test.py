@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ long = os.environ.get("SFP_LONG") == "1"
 work = tempfile.mkdtemp()
 os.environ["STREAMFP_REGISTRY"] = work + "/runs.db"
 os.environ["NO_COLOR"] = "1"
+address = work + "/redis.sock"
 children = []
 MASK = (1 << 64) - 1
 
@@ -40,6 +42,72 @@ def wait(what, done, seconds=60):
         if time.monotonic() > until:
             raise AssertionError("no " + what + " within %g s" % seconds)
         time.sleep(0.02)
+
+
+class Redis:
+    """A server, and a client of it that speaks its protocol."""
+
+    def __init__(self):
+        self.process, self.socket = None, None
+        self.start()
+
+    def start(self):
+        self.process = start("redis-server", "--port", "0", "--unixsocket", address, "--dir", work, "--save", "", "--appendonly",
+                             "yes", "--appendfsync", "always", stdout=subprocess.DEVNULL)
+
+        def answers():
+            try:
+                self.socket = socket.socket(socket.AF_UNIX)
+                self.socket.connect(address)
+                self.file = self.socket.makefile("rb")
+                return self("PING") == b"PONG"
+            except (OSError, RuntimeError):
+                return False
+
+        wait("answer of redis-server", answers)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, *words):
+        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+
+    def read(self):
+        line = self.file.readline()
+        if not line:
+            raise OSError("the server has closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if int(rest) < 0 else self.file.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return None if int(rest) < 0 else [self.read() for _ in range(int(rest))]
+        return rest
+
+    def __call__(self, *words):
+        self.send(*words)
+        return self.read()
+
+
+class Cluster:
+    """The cluster of librdkafka (tests/tools/kafka_mock.c)."""
+
+    def __init__(self, program):
+        self.process = start(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def is_ok(self, *words):
+        self.process.stdin.write(" ".join(str(w) for w in words) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip() == "ok"
+
+    def __call__(self, *words):
+        assert self.is_ok(*words), words
 
 
 def digest(label, data):
