@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -53,7 +54,9 @@ typedef struct shared {
     bool unanswered;  /* messages before those in `held` (offsets): all are read again */
     bool alone;       /* the delivery must be committed at once */
     unsigned process; /* random */
-    uint64_t answered, rejected, offered;
+    uint64_t offered;
+    pthread_mutex_t lock;                  /* of `shown` */
+    sfp__worker_numbers now, shown;        /* the latter is a copy for other threads */
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
     const sfp__message *asked[SFP__GROUP]; /* of the delivery, to be answered */
@@ -72,6 +75,7 @@ static void free_shared(sfp__arrivals *base)
     sfp__messages_done(&a->taken);
     sfp__messages_done(&a->held);
     sfp__predictor_free(a->sum.predictor);
+    pthread_mutex_destroy(&a->lock);
     sfp__free(a->samples_out);
     sfp__free(a->rgb);
     sfp__free(a);
@@ -201,6 +205,7 @@ static void is_committed(shared *a, const sfp__share_value *value)
     a->at = *value;
     sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
+    a->now.commits++;
     sfp__messages_done(&a->held);
     works_again(a);
 }
@@ -223,6 +228,7 @@ static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
 {
     if (a->log->unit_taken[0])
         return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
+    a->now.fenced++;
     sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time",
                    a->held.count, a->unit);
     remove_file(a, file);
@@ -506,7 +512,7 @@ static sfp_status set_aside(shared *a, const sfp__message *m, const char *why, s
 {
     const sfp__log_field fields[] = {{"message", m->id}, {"id", m->name ? m->name : ""}, {"label", m->label ? m->label : ""},
                                      {"reason", why},    {"worker", a->log->worker},     {0}};
-    a->rejected++;
+    a->now.rejected++;
     sfp__skipped_add(&a->base.counts.skipped, why);
     return a->log->ops->append(a->log, "rejected", fields, m, err);
 }
@@ -550,6 +556,10 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         if (alone)
             break;
     }
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (a->taken.first->time > 0)
+        a->now.lag = fmax(0, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - 1e-3 * (double)a->taken.first->time);
     a->read_at = sfp__monotonic_seconds();
     d->samples = a->samples_out;
     d->changed = true;
@@ -570,7 +580,7 @@ static sfp_status answer(shared *a, const sfp__message *m, const char *class_nam
         {"message", m->id}, {"id", m->name ? m->name : ""}, {"label", class_name ? class_name : ""}, {"probability", p},
         {"unknown", u},     {"worker", a->log->worker},     {isnan(age) ? NULL : "age", seconds},    {0}};
     TRY(a->log->ops->append(a->log, "answers", fields, NULL, err));
-    a->answered++;
+    a->now.answered++;
     return SFP_OK;
 }
 
@@ -590,6 +600,7 @@ static sfp_status refresh_sum(shared *a, sfp_error *err)
     sfp__predictor_free(a->sum.predictor);
     a->sum.predictor = p;
     a->sum.changed = st.st_mtim;
+    a->now.sum_changed = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
     return SFP_OK;
 }
 
@@ -641,6 +652,24 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     return SFP_OK;
 }
 
+/* Makes the numbers of this moment known to other threads. */
+static void show_numbers(shared *a)
+{
+    a->now.samples = a->samples;
+    a->now.pending = (uint64_t)(a->read.count + a->taken.count + a->held.count);
+    pthread_mutex_lock(&a->lock);
+    a->shown = a->now;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void worker(sfp__arrivals *base, sfp__worker_numbers *out)
+{
+    shared *a = (shared *)base;
+    pthread_mutex_lock(&a->lock);
+    *out = a->shown;
+    pthread_mutex_unlock(&a->lock);
+}
+
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     shared *a = (shared *)base;
@@ -653,6 +682,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
                (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
     if (a->connected && due)
         TRY(commit_held(a, err));
+    show_numbers(a);
     if (stopped) { /* what was not committed is delivered to others */
         release_unit(a);
         d->end = true;
@@ -719,7 +749,7 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
             a->held_at = sfp__monotonic_seconds();
         sfp__messages_put(&a->held, m);
     }
-    base->counts.labels.unlabelled = a->answered;
+    base->counts.labels.unlabelled = a->now.answered;
     return SFP_OK;
 }
 
@@ -763,6 +793,7 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
                                             .has_work = has_work,
                                             .predicts = predicts,
                                             .stats = stats,
+                                            .worker = worker,
                                             .write = write_json,
                                             .read = read_json,
                                             .free = free_shared};
@@ -774,6 +805,9 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
     a->classes = classes;
     a->learner = l;
     a->log = sfp__source_log(p->source);
+    pthread_mutex_init(&a->lock, NULL);
+    a->now.lag = a->now.sum_changed = NAN;
+    a->shown = a->now;
     a->log->revoke = on_revoke;
     a->log->revoke_ctx = a;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;

@@ -28,6 +28,8 @@ typedef struct sfp__model_status {
     bool paused, failed;
     uint64_t answers, answer_batches;
     double answer_seconds; /* of predictions, in all */
+    bool of_log;           /* then `worker` is known */
+    sfp_worker_status worker;
 } sfp__model_status;
 
 /* Predicts images for a request. Called on the thread that answers, with the predictor that has just run; the images of the request are

@@ -27,6 +27,7 @@ typedef struct sfp__message {
     uint64_t digest; /* of label and data, for the sum by which tests compare logs and states */
     int64_t offset;  /* Kafka: in its partition; -1: none */
     int64_t tries;   /* deliveries, this one included */
+    int64_t time;    /* when the log got it, in ms since 1970; 0: unknown */
 } sfp__message;
 
 void sfp__message_free(sfp__message *m);

@@ -206,6 +206,7 @@ static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *fro
     TRY(sfp__alloc(&m, 1, sizeof *m, err));
     TRY(sfp__text_new(&m->id, err, "%d:%lld", from->partition, (long long)from->offset));
     m->offset = from->offset;
+    m->time = rd_kafka_message_timestamp(from, NULL);
     m->tries = 1;
     if (from->payload)
         TRY(sfp__message_set(m, key, strlen(key), from->payload, from->len, err));
