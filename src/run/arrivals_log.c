@@ -224,13 +224,13 @@ static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *er
 }
 
 /* Another worker has what this one has learned since its last commit, or takes it over now. */
-static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
+static sfp_status is_fenced(shared *a, const char *file, const char *said, sfp_error *err)
 {
     if (a->log->unit_taken[0])
         return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
     a->now.fenced++;
-    sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time",
-                   a->held.count, a->unit);
+    sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time%s%s",
+                   a->held.count, a->unit, *said ? ": " : "", said);
     remove_file(a, file);
     return reload(a, err);
 }
@@ -265,7 +265,9 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status)
         return sfp__fail(err, status, "%s", why.message);
     if (fenced) {
-        status = is_fenced(a, v.file, &why);
+        char said[SFP_ERROR_MAX];
+        memcpy(said, why.message, sizeof said);
+        status = is_fenced(a, v.file, said, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
         return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;

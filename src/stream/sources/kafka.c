@@ -389,10 +389,13 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
     return status;
 }
 
-static bool means_fenced(rd_kafka_resp_err_t code)
+/* A commit that was sent while the group rebalanced has an old generation, also if the partition stays. It is tried again in the new one: if
+ * the partition goes, or has gone, on_rebalance says so before that. */
+static bool means_fenced(const kafka_log *k, rd_kafka_resp_err_t code)
 {
-    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
-           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+    return code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID || code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
+           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST ||
+           (code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION && rd_kafka_assignment_lost(k->consumer));
 }
 
 static sfp_status commit(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
@@ -401,7 +404,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     kafka_log *k = (kafka_log *)l;
     (void)before;
     int at = find(k, unit);
-    if (at < 0) {
+    if (at < 0 || rd_kafka_assignment_lost(k->consumer)) {
         *fenced = true;
         return SFP_OK;
     }
@@ -412,8 +415,10 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
     code = code ? code : list->elems[0].err;
     rd_kafka_topic_partition_list_destroy(list);
-    *fenced = means_fenced(code);
-    return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
+    *fenced = means_fenced(k, code);
+    if (code)
+        (void)fail_kafka(l, code, err);
+    return !code || *fenced ? SFP_OK : SFP_EIO;
 }
 
 /* Appends and waits until the broker has the message; a worker must not commit what it has not answered. */
