@@ -1,14 +1,19 @@
 """What the tests of message logs share: processes, images, digests, a temporary directory."""
 import ctypes
+import gzip
+import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 streamfp, mkfile = (os.path.realpath(p) for p in sys.argv[1:3])
 long = os.environ.get("SFP_LONG") == "1"
@@ -140,6 +145,65 @@ def answers(state, directory):
     r = subprocess.run([streamfp, "predict", "--backbone", "tiny.safetensors", "--state", state, directory, "--topk", "1", "--json"],
                        capture_output=True, text=True, check=True)
     return re.findall(r'"name":"[a-z]*","probability":0\.[0-9]{5}', r.stdout.replace(" ", ""))
+
+
+def write_png(path, pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + pixels[i:i + 28] for i in range(0, 784, 28))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+
+
+def copy_fashion(directory, count):
+    """Writes train/ and test/ of Fashion-MNIST as PNG files to fashion/."""
+    for part, name, most in (("train", "train", count), ("test", "t10k", 400)):
+        def read(kind, head):
+            path = next(pathlib.Path(directory).glob("%s-%s*" % (name, kind)))
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
+                return f.read()[head:]
+
+        pixels, labels = read("images", 16), read("labels", 8)
+        for i in range(most):
+            write_png(pathlib.Path(work, "fashion", part, "c%d" % labels[i], "%05d.png" % i), pixels[784 * i:784 * i + 784])
+
+
+def command(verb, *words):
+    r = subprocess.run([streamfp, verb, *map(str, words), "--json"], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)
+
+
+def read_sums(state):
+    """The sums of a state, with the samples that wait to be added to them."""
+    command("merge", state, "--sums-only", "-o", "sums.safetensors")
+    with open("sums.safetensors", "rb") as f:
+        (size,) = struct.unpack("<Q", f.read(8))
+        header, data = json.loads(f.read(size)), f.read()
+    found = {}
+    names = json.loads(header["__metadata__"]["class_names"])
+    for key in ("mass", "sums", "products"):
+        about = header["head.ridge." + key]
+        begin, end = about["data_offsets"]
+        values = struct.unpack("<%dd" % ((end - begin) // 8), data[begin:end])
+        if key != "products":  # by the name of the class
+            row = len(values) // len(names)
+            values = [v for _, c in sorted((n, c) for c, n in enumerate(names)) for v in values[row * c:row * c + row]]
+        found[key] = values
+    return found
+
+
+def compare_sums(x, y):
+    """The largest difference, relative to the largest value."""
+    x, y = read_sums(x), read_sums(y)
+    return max(max(abs(a - b) for a, b in zip(x[k], y[k])) / max(map(abs, x[k])) for k in x)
+
+
+def predict(state, backbone_words, directory):
+    found = command("predict", *backbone_words, "--state", state, directory, "--topk", "1")["pictures"]
+    return {a["file"]: (a["top"][0]["name"], a["top"][0]["probability"]) for a in found}
 
 
 def execute(test):
