@@ -52,12 +52,12 @@ def wait(what, done, seconds=60):
 class Redis:
     """A server, and a client of it that speaks its protocol."""
 
-    def __init__(self):
-        self.process, self.socket = None, None
+    def __init__(self, port=0):
+        self.port, self.process, self.socket = port, None, None
         self.start()
 
     def start(self):
-        self.process = start("redis-server", "--port", "0", "--unixsocket", address, "--dir", work, "--save", "", "--appendonly",
+        self.process = start("redis-server", "--bind", "127.0.0.1", "--port", self.port, "--unixsocket", address, "--dir", work, "--save", "", "--appendonly",
                              "yes", "--appendfsync", "always", stdout=subprocess.DEVNULL)
 
         def answers():
@@ -182,16 +182,17 @@ def read_sums(state):
     with open("sums.safetensors", "rb") as f:
         (size,) = struct.unpack("<Q", f.read(8))
         header, data = json.loads(f.read(size)), f.read()
-    found = {}
+    def values(key, kind):
+        begin, end = header["head.ridge." + key]["data_offsets"]
+        return struct.unpack("<%d%s" % ((end - begin) // 8, kind), data[begin:end])
+
     names = json.loads(header["__metadata__"]["class_names"])
-    for key in ("mass", "sums", "products"):
-        about = header["head.ridge." + key]
-        begin, end = about["data_offsets"]
-        values = struct.unpack("<%dd" % ((end - begin) // 8), data[begin:end])
-        if key != "products":  # by the name of the class
-            row = len(values) // len(names)
-            values = [v for _, c in sorted((n, c) for c, n in enumerate(names)) for v in values[row * c:row * c + row]]
-        found[key] = values
+    labels = values("labels", "q")  # of the rows
+    found = {"products": values("products", "d")}
+    for key in ("mass", "sums"):
+        flat = values(key, "d")
+        row = len(flat) // len(labels)
+        found[key] = [v for _, c in sorted((names[label], c) for c, label in enumerate(labels)) for v in flat[row * c:row * c + row]]
     return found
 
 
