@@ -96,15 +96,15 @@ def simulate(workers, hours, c, seed, load=0.8, commit=2.0, claim=60.0, kill_eve
 def draw(path, c, marks):
     """Four lines over 10 to 1,000,000 images per second, both axes logarithmic."""
     left, top, width, height, low, high, bottom, ceiling = 60, 20, 560, 300, 1, 6, -1, 5
-    rows = [("cores", "workers", "#1f4e79"), ("seconds of a merge, one core", "merge_seconds_one_core", "#7f7f7f"),
+    rows = [("cores", "workers", "#1f4e79"), ("merge, seconds of one core", "merge_seconds_one_core", "#7f7f7f"),
             ("brokers, images", "brokers", "#c0392b"), ("brokers, features", "brokers_for_features", "#e08e0b")]
 
     def at(rate, value):
         x = left + width * (math.log10(rate) - low) / (high - low)
         return "%.1f,%.1f" % (x, top + height * (ceiling - max(bottom, math.log10(max(value, 1e-9)))) / (ceiling - bottom))
 
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 370" font-family="sans-serif" font-size="12">',
-           '<rect width="800" height="370" fill="white"/>']
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 370" font-family="sans-serif" font-size="12">',
+           '<rect width="820" height="370" fill="white"/>']
     for k in range(low, high + 1):
         x, y = at(10.0**k, 10.0**bottom).split(",")
         out.append('<path d="M%s %s V%d" stroke="#ddd"/><text x="%s" y="%d" text-anchor="middle">%s</text>' %
@@ -112,7 +112,7 @@ def draw(path, c, marks):
     for k in range(bottom, ceiling + 1):
         x, y = at(10.0**low, 10.0**k).split(",")
         out.append('<path d="M%s %s H%d" stroke="#ddd"/><text x="%d" y="%s" dy="4" text-anchor="end">%s</text>' %
-                   (x, y, left + width, left - 6, y, f"{10.0**k:,.4g}"))
+                   (x, y, left + width, left - 6, y, f"{10**k:,}" if k >= 0 else "0.1"))
     for i, (name, key, colour) in enumerate(rows):
         points = " ".join(at(10**(low + (high - low) * n / 100), model(10**(low + (high - low) * n / 100), c)[key]) for n in range(101))
         out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (points, colour))
