@@ -202,7 +202,14 @@ def evaluate(
     )
 
 
-def merge_share(directory: PathLike, output: PathLike, *, subtract: Sequence[PathLike] = (), sums_only: bool = False, min_count: int = 0) -> int:
+def merge_share(
+    directory: PathLike,
+    output: PathLike,
+    *,
+    subtract: Sequence[PathLike] = (),
+    sums_only: bool = False,
+    min_count: int = 0,
+) -> int:
     """Adds up what the workers of a message log have committed to the directory that they share, and writes a state.
 
     Returns the number of samples in it. It may be called again and again while the workers learn. subtract: states, checkpoints or runs
