@@ -18,7 +18,7 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
     o.state = state;
     o.log = sfp__print_log;
-    /* without a name it is that of the state */
+    /* without --backbone, the engine finds the backbone that the state names */
     return sfp_engine_open(state && !sfp__args_given(a, "backbone") ? NULL : sfp__args_string(a, "backbone"), &o, out, err);
 }
 

@@ -70,8 +70,8 @@ typedef struct sfp__kernels {
     /* y = x, rounded to the nearest bf16, ties to even; a NaN remains one. */
     void (*to_bf16)(size_t n, const float *x, uint16_t *y);
 
-    /* For each row of a (m, d) the row of b (n, d) with the largest dot product, the first one of equals, and this product. scratch:
-     * attn_scratch(m, n, d) floats. */
+    /* Finds for each row of a (m, d) the row of b (n, d) with the largest dot product (ties: the first one), and writes its index and this
+     * product. scratch: attn_scratch(m, n, d) floats. */
     void (*nearest_rows)(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch);
 
     /* c (m, n) += sign * the sum over r < k of a(r, i) b(r, j), in double; a(r, i) is a[r * a_k + i * a_m]. The sum runs from 0 to
