@@ -666,7 +666,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 static void show_numbers(shared *a)
 {
     a->now.samples = a->samples;
-    a->now.pending = (uint64_t)(a->read.count + a->taken.count + a->held.count);
+    a->now.pending = (uint64_t)a->read.count + (uint64_t)a->taken.count + (uint64_t)a->held.count;
     pthread_mutex_lock(&a->lock);
     a->shown = a->now;
     pthread_mutex_unlock(&a->lock);
