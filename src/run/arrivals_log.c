@@ -680,6 +680,15 @@ static void worker(sfp__arrivals *base, sfp__worker_numbers *out)
     pthread_mutex_unlock(&a->lock);
 }
 
+static sfp_status ask_to_commit(shared *a, bool *ready, sfp_error *err)
+{
+    sfp_error why = {0};
+    sfp_status status = a->log->ops->can_commit(a->log, ready, &why);
+    if (status == SFP_EIO)
+        lose_connection(a, &why);
+    return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     shared *a = (shared *)base;
@@ -688,9 +697,12 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     a->retry_at = stopped ? 0 : a->retry_at;
     if (!a->connected && (stopped || sfp__monotonic_seconds() >= a->retry_at))
         TRY(reconnect(a, err));
+    bool ready = true;
     bool due = a->held.first &&
                (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
-    if (a->connected && due)
+    if (a->connected && due && !stopped && a->log->ops->can_commit)
+        TRY(ask_to_commit(a, &ready, err));
+    if (a->connected && due && ready && a->held.first)
         TRY(commit_held(a, err));
     show_numbers(a);
     if (stopped) { /* the log delivers messages that were not committed to other workers */
@@ -698,7 +710,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         d->end = true;
         return SFP_OK;
     }
-    if (!a->connected || (due && a->held.first)) { /* the log or the share cannot be reached */
+    if (!a->connected || (due && a->held.first)) { /* not now: the log or the share cannot be reached, or the group rebalances */
         const struct timespec pause = {.tv_nsec = 100000000};
         (void)nanosleep(&pause, NULL);
         return SFP_OK;
