@@ -417,7 +417,7 @@ static bool means_fenced(const kafka_log *k, rd_kafka_resp_err_t code)
 
 static sfp_status can_commit(sfp__log *l, bool *can, sfp_error *err)
 {
-    TRY(serve_all((kafka_log *)l, err));
+    TRY(prefetch_all((kafka_log *)l, err));
     *can = ((kafka_log *)l)->steady;
     return SFP_OK;
 }
