@@ -28,6 +28,8 @@ typedef struct sfp__model_status {
     bool paused, failed;
     uint64_t answers, answer_batches;
     double answer_seconds; /* total time of these predictions */
+    bool of_log;           /* a worker of a message log: `worker` is known */
+    sfp_worker_status worker;
 } sfp__model_status;
 
 /* The images of one request that wait to be predicted. The model calls `answer` on its answering thread, directly after its predictor has run.
