@@ -47,9 +47,9 @@ static sfp_status read_options(const sfp_engine_options *given, sfp_engine_optio
     if (!(o->rate >= 0) || !isfinite(o->rate) || !(o->query_seconds >= 0) || !isfinite(o->query_seconds))
         return sfp__fail(err, SFP_EINVAL, "rate is %g and query_seconds is %g, expected finite numbers from 0", o->rate,
                          o->query_seconds);
-    if (o->precision != SFP_PRECISION_F32 && o->precision != SFP_PRECISION_BF16)
-        return sfp__fail_key(err, "precision", SFP_EINVAL, "precision is %d, expected %d or %d", (int)o->precision,
-                             SFP_PRECISION_F32, SFP_PRECISION_BF16);
+    if ((int)o->precision < SFP_PRECISION_F32 || o->precision > SFP_PRECISION_INT8)
+        return sfp__fail_key(err, "precision", SFP_EINVAL, "precision is %d, expected %d to %d", (int)o->precision,
+                             SFP_PRECISION_F32, SFP_PRECISION_INT8);
     return SFP_OK;
 }
 
@@ -343,7 +343,7 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     const int32_t side = (int32_t)sfp__args_int(a, "img-size");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
-    o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+    o.precision = (sfp_precision)sfp__args_choice(a, "precision");
     o.log = log;
     o.log_ctx = log_ctx;
     TRY(name_features(a, features, sizeof features, err));
