@@ -320,8 +320,8 @@ static void put_passes(sfp__out *o, const bench *t)
         (void)snprintf(label, sizeof label, "forward, %s, merging %d", sfp__precision_name(t->precision), t->merge_tokens);
         sfp__json_real(&o->json, "cheap_seconds", t->cheap_seconds);
         sfp__json_real(&o->json, "cheap_speedup", t->forward_seconds / t->cheap_seconds);
-        sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s  %5.2f times as fast\n", label,
-                        t->cheap_flops / t->cheap_seconds * 1e-9, t->cheap_seconds, t->forward_seconds / t->cheap_seconds);
+        sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s  %5.2f times as fast\n", label, t->cheap_flops / t->cheap_seconds * 1e-9,
+                        t->cheap_seconds, t->forward_seconds / t->cheap_seconds);
     }
     put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
     sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of the passes", (double)t->rss * 1e-9);
