@@ -32,6 +32,9 @@ static const sfp__opt options[] = {
         "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
         "with other programs."),
     SFP__ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
+    SFP__ROW_FLAG(
+        "profile",
+        "Measure also each kernel of a forward pass alone, on one thread, and how far it is from what the machine can do."),
     SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32",
                     "Measure also a forward pass with this precision of matrix products, and compare it with that of f32."),
     SFP__ROW_INT("merge-tokens", "R", "0", 0, 98, "Pairs of tokens that each block but the last merges in this forward pass."),
@@ -169,7 +172,8 @@ typedef struct bench {
     sfp__vit_pass query, train;
     sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH];
     sfp__bench_gemm *gemm;
-    timestamps timestamp; /* rounds 0: not measured */
+    sfp__bench_kernels *kernels; /* NULL: no profile */
+    timestamps timestamp;        /* rounds 0: not measured */
     double forward_seconds, train_seconds, cheap_seconds, forward_flops, train_flops, cheap_flops;
     size_t rss;
 } bench;
@@ -262,8 +266,16 @@ static sfp_status run_timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, doub
     return s;
 }
 
-static sfp_status measure_passes(bench *t, bool passes_only, sfp_error *err)
+static sfp_status measure_passes(bench *t, bool passes_only, bool profile, sfp_error *err)
 {
+    const sfp__vit_config *c = &t->vit->config;
+    const sfp__bench_block block = {.dim = c->dim,
+                                    .hidden = c->hidden,
+                                    .heads = c->heads,
+                                    .depth = c->depth,
+                                    .tokens = t->vit->tokens,
+                                    .patch = c->channels * c->patch_size * c->patch_size,
+                                    .precision = t->precision};
     double unused = 0;
     TRY(run_timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
     TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
@@ -272,7 +284,11 @@ static sfp_status measure_passes(bench *t, bool passes_only, sfp_error *err)
     t->rss = peak_rss(); /* before the buffers of the plain products are allocated */
     if (!passes_only)
         TRY(sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err));
+    if (profile)
+        TRY(sfp__bench_kernels_create(&block, &t->kernels, err));
     for (int i = 0; i < t->rounds; i++) {
+        if (t->kernels)
+            sfp__bench_kernels_round(t->kernels);
         if (t->gemm)
             sfp__bench_gemm_round(t->gemm);
         TRY(run_timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
@@ -325,6 +341,10 @@ static void put_passes(sfp__out *o, const bench *t)
     }
     put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
     sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of the passes", (double)t->rss * 1e-9);
+    if (t->kernels) {
+        double seconds = t->precision ? t->cheap_seconds : t->forward_seconds;
+        sfp__bench_kernels_put(t->kernels, seconds * sfp__thread_pool_size(t->pool) / t->b, o);
+    }
     sfp__json_real(&o->json, "forward_gflops", forward);
     sfp__json_real(&o->json, "backward_gflops", train);
     sfp__json_real(&o->json, "forward_seconds", t->forward_seconds);
@@ -376,11 +396,13 @@ static void print_results(const bench *t, const char *size, const char *name, bo
 }
 
 static const sfp__no_effect_rule no_effect_rules[] = {
-    {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"}};
+    {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"},
+    {"profile precision merge-tokens", "timestamp-only=on", "timestamp-only", "no pass alone is measured"}};
 
 static void bench_done(bench *t)
 {
     sfp__bench_gemm_free(t->gemm);
+    sfp__bench_kernels_free(t->kernels);
     sfp__vit_plan_free(t->backward);
     sfp__vit_plan_free(t->cheap);
     sfp__vit_plan_free(t->forward);
@@ -414,7 +436,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
     TRY(prepare(&t, err));
     if (!timestamp_only)
-        TRY(measure_passes(&t, passes_only, err));
+        TRY(measure_passes(&t, passes_only, sfp__args_flag(args, "profile"), err));
     if (!passes_only)
         TRY(measure_timestamps(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.timestamp, err));
     print_results(&t, sfp__args_text(args, "size"), sizes[size].name, sfp__args_flag(args, "json"));
