@@ -41,7 +41,7 @@ void sfp__gemm_leave(int token)
 
 const char *sfp__precision_name(sfp_precision precision)
 {
-    static const char *const names[] = {"f32", "bf16", "int8"};
+    static const char *const names[] = {"f32", "bf16", "int8", "auto"};
     return names[precision];
 }
 

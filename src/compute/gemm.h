@@ -28,6 +28,8 @@ typedef struct sfp__gemm_op sfp__gemm_op;
 
 /* Returns its word in the settings, as in SFP__PRECISIONS. */
 const char *sfp__precision_name(sfp_precision precision);
+/* Returns bf16 if the processor has instructions for its products, else f32. */
+sfp_precision sfp__gemm_native_precision(void);
 
 typedef struct sfp__gemm_weight_desc {
     int n, k;

@@ -64,6 +64,11 @@ int sfp__gemm_isa(void)
     return 0;
 }
 
+sfp_precision sfp__gemm_native_precision(void)
+{
+    return SFP_PRECISION_F32;
+}
+
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     if (d->precision != SFP_PRECISION_F32)

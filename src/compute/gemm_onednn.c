@@ -116,6 +116,12 @@ int sfp__gemm_isa(void)
     return (int)dnnl_get_effective_cpu_isa();
 }
 
+sfp_precision sfp__gemm_native_precision(void)
+{
+    const int bf16 = dnnl_cpu_isa_avx512_core_bf16 & ~dnnl_cpu_isa_avx512_core_vnni;
+    return sfp__gemm_isa() & bf16 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+}
+
 /* ---------------------------------------------------------------- primitives */
 
 bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)

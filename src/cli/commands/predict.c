@@ -54,7 +54,7 @@ static const sfp__opt options[] = {
     SFP__ROW_IMG_SIZE_OF_STATE,
     SFP__ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
     SFP__ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
-    SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32", SFP__PRECISION_HELP),
+    SFP__ROW_PRECISION_OF_STATE,
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };
