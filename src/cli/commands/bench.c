@@ -31,6 +31,7 @@ static const sfp__opt options[] = {
         "passes-only",
         "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
         "with other programs."),
+    SFP__ROW_FLAG("forward-only", "With --passes-only, measure only forward passes."),
     SFP__ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
     SFP__ROW_FLAG(
         "profile",
@@ -162,6 +163,7 @@ typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
     int b, dim, depth, heads, rounds, merge_tokens;
     sfp_precision precision;
+    bool forward_only;
     sfp__thread_pool *pool;
     sfp__vit *vit, *cheap_vit;
     sfp__vit_plan *forward, *backward;
@@ -237,7 +239,8 @@ static sfp_status prepare(bench *t, sfp_error *err)
     fill_normal(t->head, CLASSES * D, 2);
     fill_normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
     TRY(sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err));
-    TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
+    if (!t->forward_only)
+        TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
     if (t->precision || t->merge_tokens) {
         TRY(sfp__vit_random(&c, 0, 0.02f, &t->cheap_vit, err));
         t->cheap_vit->precision = t->precision;
@@ -278,7 +281,8 @@ static sfp_status measure_passes(bench *t, bool passes_only, bool profile, sfp_e
                                     .precision = t->precision};
     double unused = 0;
     TRY(run_timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
-    TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
+    if (t->backward)
+        TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
     if (t->cheap)
         TRY(run_timed(t->cheap, &t->query, &unused, &t->cheap_flops, err));
     t->rss = peak_rss(); /* before the buffers of the plain products are allocated */
@@ -294,7 +298,8 @@ static sfp_status measure_passes(bench *t, bool passes_only, bool profile, sfp_e
         TRY(run_timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
         if (t->cheap)
             TRY(run_timed(t->cheap, &t->query, &t->cheap_seconds, &t->cheap_flops, err));
-        TRY(run_timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
+        if (t->backward)
+            TRY(run_timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
     }
     return SFP_OK;
 }
@@ -339,16 +344,19 @@ static void put_passes(sfp__out *o, const bench *t)
         sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s  %5.2f times as fast\n", label, t->cheap_flops / t->cheap_seconds * 1e-9,
                         t->cheap_seconds, t->forward_seconds / t->cheap_seconds);
     }
-    put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
+    if (t->backward)
+        put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
     sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of the passes", (double)t->rss * 1e-9);
     if (t->kernels) {
         double seconds = t->precision ? t->cheap_seconds : t->forward_seconds;
         sfp__bench_kernels_put(t->kernels, seconds * sfp__thread_pool_size(t->pool) / t->b, o);
     }
     sfp__json_real(&o->json, "forward_gflops", forward);
-    sfp__json_real(&o->json, "backward_gflops", train);
     sfp__json_real(&o->json, "forward_seconds", t->forward_seconds);
-    sfp__json_real(&o->json, "backward_seconds", t->train_seconds);
+    if (t->backward) {
+        sfp__json_real(&o->json, "backward_gflops", train);
+        sfp__json_real(&o->json, "backward_seconds", t->train_seconds);
+    }
     sfp__json_uint(&o->json, "peak_rss_bytes", t->rss);
 }
 
@@ -397,6 +405,7 @@ static void print_results(const bench *t, const char *size, const char *name, bo
 
 static const sfp__no_effect_rule no_effect_rules[] = {
     {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"},
+    {"forward-only", "passes-only=off", "no --passes-only", "timestamps need the other passes"},
     {"profile precision merge-tokens", "timestamp-only=on", "timestamp-only", "no pass alone is measured"}};
 
 static void bench_done(bench *t)
@@ -429,11 +438,14 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
                .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds"),
                .precision = (sfp_precision)sfp__args_choice(args, "precision"),
+               .forward_only = sfp__args_flag(args, "forward-only"),
                .merge_tokens = (int)sfp__args_int(args, "merge-tokens")};
     if (passes_only && timestamp_only)
         return sfp__fail_usage(err, "--passes-only and --timestamp-only exclude each other");
     TRY(sfp__args_check_no_effect(args, SFP__LIST(no_effect_rules), 0, NULL, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
+    if (t.precision == SFP_PRECISION_AUTO)
+        t.precision = sfp__gemm_native_precision();
     TRY(prepare(&t, err));
     if (!timestamp_only)
         TRY(measure_passes(&t, passes_only, sfp__args_flag(args, "profile"), err));
