@@ -60,7 +60,7 @@ def bundle(directory: Path) -> None:
 class Build(build_py):
     def run(self) -> None:
         package = Path(self.build_lib) / "streamfp"
-        shutil.rmtree(package, ignore_errors=True)  # of an earlier version
+        shutil.rmtree(package, ignore_errors=True)  # removes the files of an earlier version
         super().run()
         abi.main(str(HEADER), str(package / "_abi.py"))
         if LIBRARY.exists():

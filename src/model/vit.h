@@ -270,8 +270,9 @@ typedef struct sfp__vit_pass {
     /* replaces head: in a plan with token_head it receives all tokens, else only class tokens, (n, 1, D) */
     sfp__vit_token_head_fn token_head;
     void *head_ctx;
-    float *grad_x;            /* (b, 3, S, S) output, mode GRAD_INPUT */
-    sfp__vit_weights *grad_w; /* added to, mode GRAD_WEIGHTS (not the head: it belongs to the caller) */
+    float *grad_x; /* (b, 3, S, S) output, mode GRAD_INPUT */
+    sfp__vit_weights
+        *grad_w; /* mode GRAD_WEIGHTS: the gradients are added to it, except those of the head, which the caller computes */
 } sfp__vit_pass;
 
 sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *err);

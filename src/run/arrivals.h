@@ -16,7 +16,7 @@
 #include "run/clock.h"
 #include "run/inbox.h"
 
-enum { SFP__GROUP = 32 }; /* images predicted at once; results depend on it in the last bits */
+enum { SFP__GROUP = 32 }; /* number of unlabelled images that are predicted at once; it affects the last bits of results */
 
 typedef struct sfp__plan sfp__plan;
 typedef struct sfp__position sfp__position;
@@ -50,9 +50,8 @@ typedef struct sfp__delivery {
     bool save;    /* a checkpoint must be written now, because a sample was forgotten */
     bool asked;   /* another thread has requested a checkpoint */
     bool changed; /* something was learned or predicted, so the next checkpoint differs from the last one */
-    bool
-        more; /* the next delivery belongs to the same group; before it nothing is evaluated or saved, and the run is not stopped */
-    bool end; /* the stream has ended, or the run was stopped; the delivery is empty */
+    bool more;    /* the next delivery belongs to the same group; until then nothing is evaluated, saved or stopped */
+    bool end;     /* the stream has ended, or the run was stopped; the delivery is empty */
 } sfp__delivery;
 
 typedef struct sfp__arrivals_stats {

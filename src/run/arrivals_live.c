@@ -40,9 +40,8 @@ typedef struct live {
     size_t revision_capacity;
     /* samples that must be erased after the next checkpoint, and the requests for it */
     int erase_count;
-    bool
-        renames; /* a class was renamed, so the run corrects the samples of this class before it stops, unless the store keeps their images */
-    bool served; /* the last delivery was for requests */
+    bool renames; /* a class was renamed, so the run corrects its samples before it stops, unless the store keeps their images */
+    bool served;  /* the last delivery was for requests */
     uint64_t erased[ERASED_MAX];
     int64_t erase_request[ERASED_MAX];
     uint64_t unmatched; /* late labels without an image */

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum { DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
-static const double deadline[2] = {60,
-                                   300}; /* seconds per image; more for samples that are learned, because of their low priority */
+/* Seconds per image for the two groups; more for samples that are learned, because of their low priority. */
+static const double deadline[2] = {60, 300};
 
 typedef struct decoder {
     bool busy;

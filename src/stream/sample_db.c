@@ -22,7 +22,7 @@ enum { APPLICATION = 0x53465053, LAYOUT = 2 }; /* numbers in the header of the f
 enum { BUSY_MILLISECONDS = 10000 };
 static const double commit_seconds = 1;
 
-/* Pages are small, because a sample changes one page in each of several trees. */
+/* The tables. The file has small pages, because each change of a sample writes one page in each of several trees. */
 static const char create_sql[] =
     "CREATE TABLE sample(id INTEGER PRIMARY KEY, name TEXT, size INTEGER, modified INTEGER, changed INTEGER, digest BLOB,"
     " arrived INTEGER, label TEXT, learned TEXT, standing INTEGER NOT NULL, reason TEXT,"
@@ -136,7 +136,7 @@ sfp_status sfp__db_query(sfp__store *s, sqlite3_stmt **st, sfp_error *err, const
     return status;
 }
 
-/* Is no query open? */
+/* Whether no query is open. */
 __attribute__((unused)) static bool is_quiet(const sfp__store *s)
 {
     for (sqlite3_stmt *st = sqlite3_next_stmt(s->db, NULL); st; st = sqlite3_next_stmt(s->db, st))
@@ -336,7 +336,7 @@ static sfp_status load_numbers(sfp__store *s, sfp_error *err)
     return sfp__db_load_counts(s, err);
 }
 
-/* file: the path without links, because SQLite would refuse one above the file, too. */
+/* Opens the database. file: the path without symbolic links, because SQLite would also refuse a link in a directory above the file. */
 static sfp_status open_file(sfp__store *s, const char *file, sfp_error *err)
 {
     if (sqlite3_open_v2(file, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,

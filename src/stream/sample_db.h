@@ -1,5 +1,5 @@
-/* Internals of the store of samples (sample_store.h). sample_db.c has the file, its statements and transactions; sample_store.c the samples
- * with their standings; sample_images.c submissions and the images that are kept. Where nothing else is said, the lock is held. */
+/* Internals of the store of samples (sample_store.h). sample_db.c: the file, its statements and transactions. sample_store.c: samples and their
+ * standings. sample_images.c: submissions, and stored images. Unless stated otherwise, the caller of these functions holds the lock. */
 #ifndef SFP_STREAM_SAMPLE_DB_H
 #define SFP_STREAM_SAMPLE_DB_H
 
@@ -24,18 +24,18 @@ struct sfp__store {
     uint64_t next_id, first_new_id; /* first_new_id: ids below it are of earlier processes */
     uint64_t logged;
     int64_t generation; /* of the next checkpoint */
-    int64_t saved;      /* of the last one that exists; 0: there is none */
-    int64_t oldest;     /* what older ones contain is not known any more */
+    int64_t saved;      /* generation of the last checkpoint; 0: there is none */
+    int64_t oldest;     /* the oldest generation to which changes can be undone */
     sfp__store_counts counts;
     sfp__digest salt;
-    int64_t data_version;  /* of the last look for requests; -1: there may be one */
-    bool renames;          /* a class was renamed */
+    int64_t data_version;  /* of the file when requests were last searched; -1: there may be a new request */
+    bool renames;          /* at least one class was renamed */
     uint64_t redeliveries; /* number of times that samples must be delivered again */
     bool created, discard;
     /* group commit: the changes that have reached the disk */
     pthread_cond_t synced_more;
     uint64_t changes, synced;
-    bool syncing, failed; /* failed: the disk has lost a change, perhaps */
+    bool syncing, failed; /* failed: the disk may have lost a change */
     struct {
         char *path;
         bool open;
@@ -55,7 +55,7 @@ static inline void sfp__store_unlock(sfp__store **s)
 
 /* ------------------------------------------------------------------ statements: sample_db.c */
 
-/* The path for messages. */
+/* Returns the path of the store for messages. */
 const char *sfp__db_path(const sfp__store *s);
 /* Fails with the last error of SQLite. */
 sfp_status sfp__db_fail(const sfp__store *s, sfp_error *err);
@@ -72,25 +72,25 @@ sfp_status sfp__db_get_meta(sfp__store *s, const char *key, int64_t *out, sfp_er
 sfp_status sfp__db_set_meta(sfp__store *s, const char *key, int64_t value, sfp_error *err);
 sfp_status sfp__db_text(sqlite3_stmt *st, int column, char **out, sfp_error *err);
 
-/* Begins a transaction, unless one is open. No query may be open: SQLite makes only a connection that does not read wait for another
- * process that writes. */
+/* Begins a transaction, unless one is open. No query may be open, because SQLite waits for another writing process only if the connection is not
+ * reading. */
 sfp_status sfp__db_begin(sfp__store *s, sfp_error *err);
 sfp_status sfp__db_commit(sfp__store *s, sfp_error *err);
-/* Fails because a change is lost: what follows would not fit what the learner has. */
+/* Fails because a change was lost; after it, store and learner would not agree. */
 sfp_status sfp__db_fail_lost(const sfp__store *s, sfp_error *err);
 /* Counts the rows again. */
 sfp_status sfp__db_load_counts(sfp__store *s, sfp_error *err);
-/* Removes what erased rows have left in the files. */
+/* Removes remains of erased rows from the files. */
 sfp_status sfp__db_scrub(sfp__store *s, sfp_error *err);
 
-/* Several changes that are made as one: if one of them fails, none is left. */
+/* The start of a group of changes. If one of them fails, all of them are undone. */
 typedef struct sfp__db_mark {
     sfp__store_counts counts;
     uint64_t next_id;
     int64_t image_bytes, image_count;
 } sfp__db_mark;
 sfp_status sfp__db_begin_group(sfp__store *s, sfp__db_mark *out, sfp_error *err);
-/* status: of the changes, returned if they failed. */
+/* Ends the group. status: the result of its changes; if it is a failure, the changes are undone and it is returned. */
 sfp_status sfp__db_end_group(sfp__store *s, const sfp__db_mark *mark, sfp_status status, sfp_error *err);
 
 /* --------------------------------------------------------------------- samples: sample_store.c */

@@ -1,4 +1,4 @@
-/* Submitted samples, and the images that the store of samples keeps, in a file of their own. */
+/* Submitted samples, and the images that the store of samples keeps. */
 #include "stream/sample_db.h"
 
 #include "base/monotonic.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Images are in a file of their own: it is not rewritten when a sample is erased. */
+/* Images are in a separate file, so that they are not rewritten when the file of the samples is (sfp__db_scrub). */
 static const char images_sql[] = "PRAGMA images.page_size = 4096; PRAGMA images.secure_delete = ON;"
                                  "CREATE TABLE IF NOT EXISTS images.image(id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);";
 
@@ -54,7 +54,7 @@ sfp_status sfp__store_open_images(sfp__store *s, int64_t max_bytes, sfp_error *e
         sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
         return sfp__db_fail(s, err);
     s->images.open = true;
-    /* a power failure may have kept an image without its row, or that of a sample that was forgotten */
+    /* after a power failure there may be an image without a sample, or of a sample that was forgotten */
     TRY(sfp__db_change(s, err,
                        "DELETE FROM images.image WHERE NOT EXISTS"
                        " (SELECT 1 FROM sample WHERE sample.id = image.id AND standing <> 4)",
@@ -66,14 +66,14 @@ sfp_status sfp__store_open_images(sfp__store *s, int64_t max_bytes, sfp_error *e
     return SFP_OK;
 }
 
-/* Does the sample still have to be delivered with its image? */
+/* Whether the sample waits and must be delivered with its image. */
 static bool needs_image(const sfp__stored *row)
 {
     return row->standing == SFP__WAITING && (row->label || !row->predicted);
 }
 
-/* Removes the oldest images until `more` bytes fit; but no image that is still to be learned. A sample that waits for a label without its
- * image is DROPPED. */
+/* Removes the oldest images until `more` bytes fit, but no image that waits to be learned. A sample that waits for a label and loses its image becomes
+ * DROPPED. */
 static sfp_status make_space(sfp__store *s, int64_t more, sfp_error *err)
 {
     for (int64_t after = -1; s->images.bytes + more > s->images.max_bytes;) {
@@ -99,7 +99,7 @@ static sfp_status make_space(sfp__store *s, int64_t more, sfp_error *err)
     return SFP_OK;
 }
 
-/* The sample that an earlier submission with this key has made. */
+/* Finds the sample of an earlier submission with this key. */
 static sfp_status find_submission(sfp__store *s, const char *key, sfp__stored *out, bool *found, sfp_error *err)
 {
     OWNED_BY(sfp__db_reset) sqlite3_stmt *st = NULL;
@@ -112,7 +112,7 @@ static sfp_status find_submission(sfp__store *s, const char *key, sfp__stored *o
     return sfp__sample_get(s, (uint64_t)sqlite3_column_int64(st, 0), out, err);
 }
 
-/* Keeps an image, for which space is made. kept: the bytes of the one that it replaces; -1: none. */
+/* Stores an image; make_space must have been called. kept: the size of the image that it replaces; -1: none. */
 static sfp_status put_image(sfp__store *s, uint64_t id, const void *bytes, size_t size, int64_t kept, sfp_error *err)
 {
     TRY(make_space(s, (int64_t)size, err));
@@ -167,7 +167,7 @@ sfp_status sfp__store_submit(sfp__store *s, const sfp__submission *in, uint64_t 
         return sfp__fail(err, SFP_EINVAL, "the key was used for another image, expected a new key for each sample");
     uint64_t made = found ? row.id : s->next_id;
     TRY(sfp__image_size(s, made, &kept, err));
-    /* a process that was killed may have kept the row without the image, as both files are not written at once */
+    /* a killed process may have left the row without the image, because the two files are not written at once */
     bool lost =
         found && kept < 0 && !row.learned && row.name && (row.standing == SFP__UNREADABLE || row.standing == SFP__WAITING);
     if (!found || lost) {

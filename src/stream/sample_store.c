@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { LIST_PAGE = 500 }; /* samples that are listed at once: other threads use the store between two pages */
+
 #define ROW "id, name, size, modified, changed, digest, label, learned, standing, predicted IS NOT NULL"
 
 static sfp_status copy_row(sqlite3_stmt *st, sfp__stored *out, sfp_error *err)
@@ -110,8 +112,8 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
 
 static const char class_sql[] = "SELECT class FROM renamed WHERE label = ?1";
 
-/* Replaces the name of a class that was renamed. A caller that asked before it gave the label may have asked too early. renamed: owns the
- * new name. */
+/* Replaces the name of a renamed class by its present one. This is done in the same transaction as recording the label, because a caller that had
+ * looked up the name before might have missed a rename. renamed: owns the new name. */
 static sfp_status follow_rename(sfp__store *s, const char **label, char **renamed, sfp_error *err)
 {
     if (s->renames && *label)
@@ -174,7 +176,7 @@ sfp_status sfp__sample_label(sfp__store *s, uint64_t id, const char *label, sfp_
         TRY(sfp__db_change(s, err, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1", "ii", (int64_t)id,
                            sfp__time_of_day()));
     }
-    /* a correction that was taken back before it was learned leaves nothing to do */
+    /* if a correction is revoked before it was learned, the sample is LEARNED again */
     sfp__standing now = was.learned && strcmp(was.learned, label) == 0 ? SFP__LEARNED : SFP__WAITING;
     TRY(sfp__db_change(s, err, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1", "iti", (int64_t)id,
                        label, (int64_t)now));
@@ -257,7 +259,7 @@ sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *ou
 
 /* --------------------------------------------------------------- renamed classes */
 
-/* A sample that is learned with its label does not wait. */
+/* Makes a sample LEARNED that waits although it is learned with its present label. */
 static const char settle_sql[] = "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label";
 
 sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_error *err)
@@ -365,7 +367,7 @@ sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp
     LOCK_STORE(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(sfp__sample_get(s, id, &was, err));
-    /* another label may have arrived since: then the sample waits for its correction */
+    /* if another label has arrived meanwhile, the sample waits for its correction */
     bool current = !label || !was.label || strcmp(was.label, label) == 0;
     sfp__standing now = !label ? SFP__DROPPED : current ? SFP__LEARNED : SFP__WAITING;
     TRY(sfp__db_change(s, err, "INSERT OR IGNORE INTO undo SELECT ?2, id, learned FROM sample WHERE id = ?1", "ii", (int64_t)id,
@@ -670,9 +672,11 @@ sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp
 
 /* ------------------------------------------------------------ lists */
 
-sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
-                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
+/* Lists samples of q from *from on, LIST_PAGE at most; sets *from for the next page and *count. */
+static sfp_status list_page(sfp__store *s, const sfp__sample_query *q, uint64_t *from, int *count,
+                            sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
 {
+    int limit = q->limit - *count < LIST_PAGE ? q->limit - *count : LIST_PAGE;
     LOCK_STORE(s);
     OWNED_BY(sfp__db_reset) sqlite3_stmt *st = NULL;
     TRY(sfp__db_query(
@@ -680,8 +684,8 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
         "SELECT " ROW
         ", reason, arrived, class, probability, unknown FROM sample WHERE id >= ?1 AND (?2 < 0 OR standing = ?2) AND (?3 IS NULL "
         "OR label = ?3) AND (?4 IS NULL OR class = ?4) AND (?5 = 0 OR label IS NULL) AND name IS NOT NULL ORDER BY id LIMIT ?6",
-        "iittii", (int64_t)(q->from > INT64_MAX ? INT64_MAX : q->from), (int64_t)q->standing, q->label, q->class_name,
-        (int64_t)q->unlabelled, (int64_t)q->limit));
+        "iittii", (int64_t)(*from > INT64_MAX ? INT64_MAX : *from), (int64_t)q->standing, q->label, q->class_name,
+        (int64_t)q->unlabelled, (int64_t)limit));
     for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
         if (code != SQLITE_ROW)
             return sfp__db_fail(s, err);
@@ -696,8 +700,22 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
                                .probability = number_or_nan(st, 13),
                                .unknown = number_or_nan(st, 14),
                                .has_image = bytes >= 0};
+        *from = row.id + 1;
+        ++*count;
         TRY(fn(ctx, &l, err));
     }
+    return SFP_OK;
+}
+
+sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
+                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
+{
+    int count = 0, before;
+    uint64_t from = q->from;
+    do {
+        before = count;
+        TRY(list_page(s, q, &from, &count, fn, ctx, err));
+    } while (count < q->limit && count - before == LIST_PAGE);
     return SFP_OK;
 }
 

@@ -13,7 +13,7 @@ import streamfp
 
 from .errors import LabError
 
-# Facts of the machine or of the execution, which the laboratory itself sets for each run.
+# Options of `streamfp run` that the laboratory itself sets for each run.
 OWN = ("seed", "out", "resume")
 
 
