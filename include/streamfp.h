@@ -441,16 +441,17 @@ typedef struct sfp_prediction {
     uint32_t reserved[2];
 } sfp_prediction;
 
-/* Of a learner, which must outlive it. options NULL: defaults. */
+/* Creates a predictor of a learner, which must outlive it. options NULL: defaults. */
 SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out,
                                         sfp_error *err);
 
-/* Of a state file or a run directory. The settings are those of the file, which records its backbone; another one is refused. */
+/* Opens a predictor of a state file or a run directory, with the settings of the file. The file records its backbone; the engine must have the same. */
 SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                                       sfp_error *err);
 
-/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize", "decode", "normalise", "taps",
- * "tap-mean" and "merge-tokens" as those of a learner, whose closed-form head learns from the same features; NULL: defaults, and features of one tap. */
+/* Opens a predictor of the backbone's own head. A backbone without a head has 0 classes and gives only features. settings: "resize", "decode",
+ * "normalise", "taps", "tap-mean" and "merge-tokens" have the same meaning as for a learner, so the features are those from which a closed-form
+ * head learns. NULL: defaults, and features of one tap. */
 SFP_API sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settings, const sfp_predictor_options *options,
                                                sfp_predictor **out, sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);
@@ -461,13 +462,13 @@ SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_imag
 /* The message for image i of the last run; "" if it was read. */
 SFP_API const char *sfp_predictor_image_error(const sfp_predictor *p, int i);
 
-/* Makes the newest snapshot that of this predictor without an image, e.g. to read its classes. */
+/* Updates the predictor to the newest snapshot without predicting an image, for example to read its classes. */
 SFP_API sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err);
 
 SFP_API int sfp_predictor_classes(const sfp_predictor *p);
 SFP_API const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label); /* NULL: it has none */
 SFP_API int sfp_predictor_class_seen(const sfp_predictor *p, int32_t label);         /* 1: samples of it were offered */
-SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);                   /* batches behind the answers */
+SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);                   /* batches learned in its snapshot */
 
 /* (count, classes) log-probabilities of the last run, -INFINITY for classes never seen; logits if the backbone's own head answers.
  * Rows of unreadable images are undefined. NULL: no run since the last refresh, or no classes. */
@@ -483,11 +484,11 @@ SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
 SFP_API int sfp_predictor_feature_dim(const sfp_predictor *p); /* length of a row; 0: no features */
 
-/* Judges samples that were learned with these labels, each by the learner without the sample: exactly, in closed form, with the strengths
- * that were chosen with all samples. features (count, feature_dim): those of a run of this predictor. predictions, sfp_predictor_scores and
- * sfp_predictor_unknown are then as after a run. A class without other samples has probability 0; a label whose class has no samples gives
- * label -1. Only ncm, slda and ridge without a half-life, and a predictor that has the sums: of a learner, or opened with options.sums (else
- * SFP_EUNSUPPORTED).
+/* Judges samples that were learned with these labels: predicts each one with the learner as it would be without this sample. This is computed
+ * exactly, in closed form, but with the strengths that were chosen with all samples. features (count, feature_dim): those of a run of this
+ * predictor. predictions, sfp_predictor_scores and sfp_predictor_unknown are then as after a run. A class whose only sample is the judged one
+ * has probability 0; if the class of a label has no samples, the prediction has label -1. SFP_EUNSUPPORTED: the method is not ncm, slda or
+ * ridge, it has a half-life, or the predictor has no sums (it needs a learner, or options.sums when it is opened).
  *
  *     sfp_predictor_run(predictor, count, images, predictions, &err);
  *     memcpy(features, sfp_predictor_features(predictor), ...);       (or kept from an earlier run)
@@ -495,18 +496,18 @@ SFP_API int sfp_predictor_feature_dim(const sfp_predictor *p); /* length of a ro
  *     n = sfp_suspects(count, labels, predictions, 10, suspects); */
 SFP_API sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float *features, const int32_t *labels,
                                        sfp_prediction *predictions, sfp_error *err);
-/* Writes up to `limit` indices of judged samples with another answer than their label, the largest difference of both probabilities first;
- * returns their number. */
+/* Writes the indices of judged samples whose answer differs from their label, at most `limit`; returns their number. Samples with the largest
+ * difference between the two probabilities come first. */
 SFP_API int sfp_suspects(int count, const int32_t *labels, const sfp_prediction *predictions, int limit, int32_t *indices);
 
-/* Why a sample is in the queue: the learner hesitates between classes; it is farther from all classes than 95 % of the known samples
- * ("unknown"); or its class has few samples, or nothing was learned yet and it is unlike those before it. */
+/* Why a sample is in the queue. UNCERTAIN: its two highest probabilities are close. UNLIKE: it is farther from all classes than 95 % of the
+ * known samples. DIVERSE: its class has few samples or, before anything was learned, it differs from the samples before it. */
 typedef enum sfp_queue_reason { SFP_REASON_UNCERTAIN = 0, SFP_REASON_UNLIKE = 1, SFP_REASON_DIVERSE = 2 } sfp_queue_reason;
 
 typedef struct sfp_queued {
     int32_t index;
     int32_t reason; /* sfp_queue_reason */
-    float score;    /* above 0; does not rise from one to the next */
+    float score;    /* above 0; in the order of the queue it never increases */
     int32_t label;  /* the present answer; -1: nothing was learned yet */
     float probability;
     uint32_t reserved[3];
@@ -697,12 +698,12 @@ SFP_API sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_e
  *     sfp_run_submit(run, &s, &id, NULL, &err);       the sample is on the disk, and will be learned once */
 typedef struct sfp_submission {
     size_t size;       /* sizeof(sfp_submission) */
-    const void *bytes; /* of a JPEG, PNG or WebP file */
+    const void *bytes; /* contents of a JPEG, PNG or WebP file */
     size_t byte_count;
     const char *name;  /* NULL: "#ID". If another sample has this name, #ID is appended. */
     const char *label; /* NULL: the sample waits for its label */
     const char *key;   /* a second submission with the same key is the same sample; NULL: none */
-    /* The answer that the program has given already; else the run predicts a sample without a label. */
+    /* The answer, if the program has predicted the image already. Without it, the run predicts a sample that has no label. */
     int32_t answered;       /* 1: the members below are set */
     const char *class_name; /* NULL: nothing is learned yet */
     double probability, unknown;
@@ -716,9 +717,9 @@ typedef struct sfp_submission {
  * SFP_EUNSUPPORTED: the same bytes were forgotten. The image is not decoded here: one that cannot be read is found when it is its
  * turn. */
 SFP_API sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *s, uint64_t *id, int *repeated, sfp_error *err);
-/* Sets or changes the label of a sample. SFP_OK means that the label is on the disk. If the sample was learned with another
- * label, that is undone exactly (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its image is no
- * longer stored. */
+/* Sets or changes the label of a sample. SFP_OK means that the label is on the disk. If the sample was learned with another label, the run
+ * forgets it and learns it again with the new label (heads ncm, slda and ridge). SFP_ENOTFOUND: there is no such sample. SFP_ELIMIT: its
+ * image is no longer stored. */
 SFP_API sfp_status sfp_run_label(sfp_run *run, uint64_t id, const char *label, sfp_error *err);
 /* Forgets a sample as sfp_run_forget does, and waits until this is done. may_return 1: the same bytes may be submitted again later. */
 SFP_API sfp_status sfp_run_forget_sample(sfp_run *run, uint64_t id, int may_return, sfp_error *err);
@@ -767,19 +768,19 @@ SFP_API sfp_status sfp_run_list(const char *dir, const sfp_sample_filter *filter
 /* The bytes of the image of a sample, as they were submitted; free them with sfp_free. */
 SFP_API sfp_status sfp_run_sample_image(sfp_run *run, uint64_t id, void **bytes, size_t *count, sfp_error *err);
 
-/* Calls fn for each class with the number of its learned samples, in order of names. sfp_run_add_class lists a class before it has a sample. */
+/* Calls fn for each class with the number of its learned samples, in order of names. sfp_run_add_class adds a class that has no sample yet. */
 SFP_API sfp_status sfp_run_classes(sfp_run *run, sfp_status (*fn)(void *ctx, const char *name, int64_t samples, sfp_error *err),
                                    void *ctx, sfp_error *err);
 SFP_API sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *err);
 
 /* counts: (5) samples by standing. */
 SFP_API sfp_status sfp_run_counts(sfp_run *run, uint64_t counts[5], sfp_error *err);
-/* Nothing is learned while the run is paused; samples are accepted, and wait. */
+/* Pauses (1) or resumes (0) learning. While the run is paused, samples are accepted and wait. */
 SFP_API sfp_status sfp_run_pause(sfp_run *run, int paused, sfp_error *err);
-/* Returns when a checkpoint, the state and the report are written. */
+/* Asks the run to write a checkpoint, the state and the report, and waits until they are written. */
 SFP_API sfp_status sfp_run_checkpoint(sfp_run *run, sfp_error *err);
-/* A predictor of what the run has learned so far, which may be used beside sfp_run_step. Create it before the first step, and free it
- * before the run is closed. */
+/* Creates a predictor of the run's learner, which one thread may use while another calls sfp_run_step. Create it before the first step, and free
+ * it before the run is closed. */
 SFP_API sfp_status sfp_run_predictor(sfp_run *run, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
 
 /* Results. docs/method.md, section 17, lists the fields of result.json. */

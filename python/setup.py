@@ -26,7 +26,7 @@ HEADER = HERE.parent / "include" / "streamfp.h"
 LIBRARY = Path(os.environ.get("STREAMFP_LIBRARY", HERE.parent / "build" / "release" / "src" / "libstreamfp.so"))
 VERSION = abi.preprocess(str(HEADER))[1]
 WHOLE = os.environ.get("STREAMFP_WHEEL") == "1"
-# what every Linux has (PEP 600)
+# libraries that every Linux has (PEP 600)
 COMMON = re.compile(r"(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so)")
 
 
@@ -35,7 +35,7 @@ def said(*command: object) -> str:
 
 
 def copy_licence(library: Path, to: Path) -> None:
-    """Of the Debian package that a library comes from."""
+    """Copies the licence of the Debian package that contains a library."""
     for path in (library, Path(str(library).replace("/usr/lib/", "/lib/", 1))):
         found = subprocess.run(["dpkg", "-S", str(path)], capture_output=True, text=True).stdout
         if found:
@@ -46,7 +46,7 @@ def copy_licence(library: Path, to: Path) -> None:
 
 
 def bundle(directory: Path) -> None:
-    """Copies what the library needs, and lets them find each other where they are."""
+    """Copies the libraries that the library needs, and sets their search paths to their own directory."""
     for line in said("ldd", LIBRARY).splitlines():
         name, arrow, path = line.strip().partition(" => ")
         if arrow and not COMMON.match(name):
@@ -60,7 +60,7 @@ def bundle(directory: Path) -> None:
 class Build(build_py):
     def run(self) -> None:
         package = Path(self.build_lib) / "streamfp"
-        shutil.rmtree(package, ignore_errors=True)  # of an earlier version
+        shutil.rmtree(package, ignore_errors=True)  # removes the files of an earlier version
         super().run()
         abi.main(str(HEADER), str(package / "_abi.py"))
         if LIBRARY.exists():

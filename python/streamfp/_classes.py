@@ -14,7 +14,7 @@ Labels = Union[Label, Sequence[Label], "np.ndarray[Any, Any]"]
 
 
 class Guard:
-    """The lock of a learner. Its predictors must not be freed during a call: they are freed at the end of it."""
+    """The lock of a learner. A predictor must not be freed during a call of its learner, so it is freed at the end of the call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -84,7 +84,7 @@ def _pixels(image: Any) -> "np.ndarray[Any, Any]":
 
 
 def describe(to: Any, image: Any) -> Any:
-    """Fills an sfp_image. What it points to belongs to the result, which must live as long."""
+    """Fills an sfp_image. Returns the owner of the memory that it points to, which must live as long."""
     box, bgr, made = None, False, None
     if isinstance(image, Image):
         image, box, bgr = image
@@ -109,6 +109,6 @@ def describe(to: Any, image: Any) -> Any:
 
 
 def describe_all(images: Sequence[Any]) -> Tuple[Any, List[Any]]:
-    """An array of sfp_image, and what must live as long."""
+    """Returns an array of sfp_image, and the owners of its memory, which must live as long."""
     array = ffi.new("sfp_image[]", len(images))
     return array, [describe(array[i], images[i]) for i in range(len(images))]

@@ -182,7 +182,7 @@ def log(ctx: Any, level: int, message: Any) -> None:
 
 
 def file_bytes(write: Callable[[str], object]) -> bytes:
-    """What a function writes into the file that it is given."""
+    """Returns the bytes that a function writes to the file whose name it is given."""
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "file")
         write(path)
@@ -190,7 +190,7 @@ def file_bytes(write: Callable[[str], object]) -> bytes:
 
 
 def with_file(data: bytes, read: Callable[[str], Any]) -> Any:
-    """What a function makes of a file with these bytes."""
+    """Calls a function with the name of a file that contains these bytes, and returns its result."""
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "file")
         Path(path).write_bytes(data)

@@ -1,4 +1,4 @@
-"""What the estimators take from scikit-learn, and as much of it as they need where it is not installed."""
+"""The parts of scikit-learn that the estimators use, with replacements if it is not installed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _engine(backbone: Union[Engine, PathLike], threads: int, image_size: int) ->
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classes of any type beside the labels of a model, which are numbers in the order in which the classes came."""
+    """Maps classes of any type to the labels of a model, which are numbers in the order in which the classes appeared."""
 
     classes_: "np.ndarray[Any, Any]"
 
@@ -55,7 +55,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([self._label_of[value] for value in y.tolist()], np.int32)
 
     def _by_class(self, p: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-        """Columns in the order of classes_; 0 for a class that the model had not met when it answered."""
+        """Columns in the order of classes_; 0 for a class that the model had not learned when it answered."""
         classes = self.classes_.tolist()
         out = np.zeros((len(p), len(classes)))
         for column, value in enumerate(classes):
@@ -171,7 +171,7 @@ class FeatureClassifier(_Classifier):
 
 
 class _OfImages(BaseEstimator):  # type: ignore[misc]
-    """What estimators of images share: a backbone with settings, and `predictor_`, which is made again after unpickling."""
+    """The common part of the estimators of images: a backbone with settings, and `predictor_`, which is created again after unpickling."""
 
     def __init__(
         self,

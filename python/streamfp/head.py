@@ -1,4 +1,4 @@
-"""Closed-form heads on features of your own (streamfp.h, part 13)."""
+"""Closed-form heads on features of your own (streamfp.h, part 14)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Head(Classes):
             return int(lib.sfp_head_samples(self._p, label))
 
     def _rows(self, rows: Any) -> Tuple[int, "np.ndarray[Any, Any]", int]:
-        """Their number, the rows, and the floats from one to the next."""
+        """Returns the number of rows, the rows as an array, and its stride in floats."""
         array = np.asarray(rows, np.float32)
         if array.ndim != 2 or array.shape[1] != self.dim:
             raise ValueError(f"rows have shape {array.shape}, expected (rows, {self.dim})")

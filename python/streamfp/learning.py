@@ -118,7 +118,7 @@ class Engine(Object):
 
 
 class Report(NamedTuple):
-    """What a timestamp did (sfp_timestamp_report)."""
+    """The numbers of one timestamp (sfp_timestamp_report)."""
 
     timestamp: int
     offered: int
@@ -161,7 +161,7 @@ class Learner(Classes):
             call(self._function(name), self._p, *arguments)
 
     def _samples(self, images: Any, labels: Any, ids: Any, add: bool = True) -> Tuple[int, Any, List[Any]]:
-        """The number of samples, an array of them, and what must live as long."""
+        """Returns the number of samples, an array of them, and the owners of its memory, which must live as long."""
         one = labels is not None and np.ndim(labels) == 0 or labels is None and ids is not None and np.ndim(ids) == 0
         images = [images] if one else several(images)
         count = len(images)
@@ -240,7 +240,7 @@ class Learner(Classes):
         self._add("subtract", other)
 
     def save(self, path: PathLike) -> None:
-        """Writes the state: what prediction needs."""
+        """Writes the state, which contains everything that prediction needs."""
         self._call("save", encoded(path))
 
     def load(self, path: PathLike) -> None:
@@ -405,12 +405,12 @@ class Predictor(Object):
 
     @property
     def timestamps(self) -> int:
-        """Batches behind the last answers."""
+        """Number of batches that were learned before the last answers."""
         return int(lib.sfp_predictor_timestamps(self._p))
 
 
 def probabilities(scores: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Of rows of log-probabilities or logits; rows of only -infinity are 0."""
+    """Probabilities from rows of log-probabilities or logits; a row of only -infinity becomes 0."""
     scores = scores.astype(np.float64)
     best = scores.max(axis=1, keepdims=True, initial=-np.inf)
     powers = np.exp(scores - np.where(np.isfinite(best), best, 0))

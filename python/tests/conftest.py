@@ -13,7 +13,7 @@ COLOURS = {"bowl": (200, 40, 40), "mug": (40, 200, 40), "plate": (40, 40, 200)}
 
 
 def write_png(path: Path, pixels: "np.ndarray") -> None:
-    """Without a library for images: what users must not need."""
+    """Writes a PNG without an image library, because users do not need one either."""
     import struct
     import zlib
 

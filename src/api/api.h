@@ -49,13 +49,13 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l);
 /* --------------------------------------------------------------------- run.c */
 
 sfp__run *sfp__api_run(sfp_run *run);
-/* Fails unless the run takes submitted samples now. */
+/* Fails if the run does not accept submitted samples now: it must have begun, and its source must be one of submitted samples. */
 sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err);
 
 /* ----------------------------------------------------------------- correct.c */
 
-/* SFP_EINVAL: `name` cannot be that of a class. */
-/* Opens the store of samples of a run; it is not created. */
+/* SFP_EINVAL: `name` is not a valid name of a class. */
+/* Opens the store of samples of the run in this directory. SFP_ENOTFOUND: there is none. */
 sfp_status sfp__api_open_store(const char *dir, sfp__store **out, sfp_error *err);
 sfp_status sfp__api_check_class(const char *name, sfp_error *err);
 

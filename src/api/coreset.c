@@ -49,7 +49,7 @@ static bool is_finite(int n, const float *row)
     return true;
 }
 
-/* In everything that the method reads. */
+/* Returns whether all values of sample i that the method reads are finite. */
 static bool is_finite_sample(const job *j, int i)
 {
     return is_finite(j->dim, j->features + (size_t)i * (size_t)j->dim) &&
@@ -85,12 +85,13 @@ static sfp_status choose_by_values(job *j, sfp_error *err)
     return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
 }
 
-/* random reads no values, and neither does any method that chooses all rows: c of the finite rows, in their own order if these are
- * all, then the others. */
+/* Chooses c rows without reading their values: for method random, and for all methods if every row is chosen. Finite rows come first, in their own
+ * order if all of them are chosen; then the others. */
 static sfp_status choose_without_values(job *j, int c, sfp_error *err)
 {
     const sfp__select_batch batch = {.b = j->finite};
-    const sfp__select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row more: exactly c after rounding */
+    const sfp__select_options opt = {.sigma =
+                                         (c + 0.5) / fmax(1, j->finite)}; /* half a row more, so that rounding down yields c */
     TRY(sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err));
     for (int i = 0; i < j->count; i++)
         j->index[i] = j->order[j->index[i]];

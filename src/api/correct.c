@@ -41,7 +41,7 @@ static sfp_status find_sample(sfp__store *s, const char *dir, const char *file, 
                              dir);
 }
 
-/* Sets what the user of the run had set. */
+/* Copies the settings that the user of the run had given, from result.json. */
 static sfp_status read_settings(const char *dir, sfp_settings *settings, sfp_error *err)
 {
     OWNED_PTR(sfp_result_free) sfp_result *r = NULL;
@@ -162,7 +162,7 @@ sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *t
     return wait_for(s, dir, number, number, err);
 }
 
-/* Requests that forget the samples of a class. */
+/* Requests to forget all samples of a class. */
 typedef struct removal {
     sfp__strings names;
 } removal;

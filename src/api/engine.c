@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Takes the backbone over, also if it fails. */
+/* Takes ownership of `vit`, also on failure. */
 static sfp_status make_engine(sfp__vit *vit, const char *backbone, const sfp_engine_options *o, sfp_engine **out, sfp_error *err)
 {
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
@@ -66,8 +66,8 @@ static void log_info(const sfp_engine_options *o, const char *fmt, ...)
     o->log(o->log_ctx, SFP_LOG_INFO, text);
 }
 
-/* Measures the seconds of a query pass per image, for batches of the default size. The least of some passes is the time without other
- * work of the machine. */
+/* Measures the seconds of a query pass per image, for batches of the default size. The minimum of several passes is used, because other programs
+ * can only make a pass slower. */
 static sfp_status measure_query(const sfp_engine *e, double *seconds, sfp_error *err)
 {
     enum { IMAGES = 20, PASSES = 3 };
@@ -94,7 +94,7 @@ static sfp_status measure_query(const sfp_engine *e, double *seconds, sfp_error 
     return SFP_OK;
 }
 
-/* Gives an engine, which has the size of the file, the size for its arrival rate. */
+/* Chooses the input size for the arrival rate, and resizes the engine to it; until then the engine has the size of the file. */
 static sfp_status choose_size(sfp_engine *e, sfp_error *err)
 {
     const sfp_engine_options *o = &e->opt;
@@ -188,8 +188,8 @@ static sfp_status open_backbone(const char *backbone, const sfp_engine_options *
     return SFP_OK;
 }
 
-/* Opens the engine with the input size of a saved file (0: not in the file). A size that the backbone cannot have is that of another
- * backbone, which is reported when the file is opened. */
+/* Opens the engine with the input size of a saved file (0: not in the file). If the backbone cannot have this size, the file belongs to another
+ * backbone; the engine then keeps its own size, and opening the file reports the difference. */
 static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *o, const char *file, int size, sfp_engine **out,
                                 sfp_error *err)
 {
@@ -211,8 +211,8 @@ static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *
     return SFP_OK;
 }
 
-/* Finds the backbone that the run of a file recorded. A relative path begins where the run was started: in the current directory, or in
- * one above the file. */
+/* Finds the backbone that the run of a file recorded. A relative path refers to the directory in which the run was started, which is unknown: the
+ * current directory and those above the file are tried. */
 static bool locate_backbone(const char *recorded, const char *file, char name[PATH_MAX])
 {
     struct stat st;
@@ -329,7 +329,7 @@ static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp
     const sfp__source_kind *kind = data ? sfp__source_kind_find(data) : NULL;
     *name = '\0';
     if (!kind || (kind != &sfp__source_features && kind != &sfp__source_redis && kind != &sfp__source_kafka))
-        return SFP_OK; /* others are opened later: a device only once */
+        return SFP_OK; /* other sources are opened later, because a device can be opened only once */
     TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
     if (!source->row_dim)
         return SFP_OK;

@@ -1,4 +1,4 @@
-/* Heads on features of the caller (streamfp.h, part 13): the closed-form heads of a learner, with names of classes and a file. */
+/* Heads on features of the caller (streamfp.h, part 14): the closed-form heads of a learner, with names of classes and a file. */
 #include "api/api.h"
 
 #include "base/in_library.h"
@@ -17,8 +17,8 @@ enum { VERSION = 1, PREDICT_ROWS = 64 };
 
 struct sfp_head {
     sfp__head *core;
-    sfp__thread_pool *pool; /* its own */
-    sfp_head_options opt;   /* tap_dim is that of the core */
+    sfp__thread_pool *pool; /* owned by the head */
+    sfp_head_options opt;   /* as given, except that a tap_dim of 0 was replaced */
     int dim, classes;
     char **names; /* (capacity) NULL: the class has no name */
     size_t capacity;
@@ -153,7 +153,7 @@ sfp_status sfp_head_add_class(sfp_head *h, const char *name, int32_t *label, sfp
 
 /* ----------------------------------------------------------------------------------------------------------------- rows */
 
-/* Rows without gaps: those of the caller, or a copy. */
+/* Rows without gaps between them: the array of the caller or, if it has gaps, a copy. */
 typedef struct matrix {
     const float *rows;
     float *copy;
@@ -173,7 +173,7 @@ static sfp_status check_row(const sfp_head *h, int i, const float *row, sfp_erro
     return SFP_OK;
 }
 
-/* Checks the arguments that all functions on rows have. `result` is what they write or read beside the rows. */
+/* Checks the arguments that all functions on rows have. `result`: the other array of the function, which must not be NULL. */
 static sfp_status read_rows(const sfp_head *h, int count, const float *rows, int64_t stride, const void *result, matrix *out,
                             sfp_error *err)
 {
@@ -237,7 +237,7 @@ static sfp_status match(const sfp_head *h, const sfp_head *from, sfp__class_matc
     return sfp__saved_sums_match(&other, &here, m, err);
 }
 
-/* Copies of the names of `from` that a merge adds, so that it cannot fail midway. */
+/* Copies the names that a merge adds, so that the merge cannot fail halfway. */
 static sfp_status copy_names(const sfp_head *h, const sfp_head *from, const sfp__class_match *m, sfp__saved_names *out,
                              sfp_error *err)
 {

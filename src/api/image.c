@@ -1,4 +1,4 @@
-/* Images of the caller: any size, stride and format, to the input of the backbone. */
+/* Converts images of the caller, of any size, stride and format, to the input of the backbone. */
 #include "api/api.h"
 
 #include "base/in_library.h"
@@ -72,7 +72,7 @@ static sfp_status check(const sfp_image *im, const char *label, int formats, sfp
     return check_strides(im, label, err);
 }
 
-/* Row y to `to` (width, 3). */
+/* Copies row y as RGB to `to` (width, 3). */
 static void copy_row(const sfp_image *im, int y, uint8_t *to)
 {
     int64_t pixel = pixel_step(im), channel = channel_step(im);
@@ -93,7 +93,7 @@ static void copy_row(const sfp_image *im, int y, uint8_t *to)
     }
 }
 
-/* To rgb (height, width, 3). */
+/* Copies all pixels to rgb (height, width, 3). */
 static void copy_pixels(const sfp_image *im, uint8_t *rgb)
 {
     for (int y = 0; y < im->height; y++)
@@ -113,7 +113,7 @@ static sfp_status to_rgb(const sfp_image *im, const char *label, int fit_side, s
     return SFP_OK;
 }
 
-/* A row of features in place of an image (model/vit_rows.c). */
+/* Copies a row of features, which is passed like an image (model/vit_rows.c). */
 static sfp_status fit_row(const sfp_image *im, const char *label, const sfp__vit_config *to, uint8_t *rgb, sfp_error *err)
 {
     size_t bytes = (size_t)to->dim * sizeof(float);
@@ -156,7 +156,7 @@ static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit
     return SFP_OK;
 }
 
-/* The bytes of an encoded image or of a file, as they are. */
+/* Copies the bytes of an encoded image or of a file unchanged. */
 static sfp_status copy_file(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
 {
     sfp__raw_image p = {.kind = SFP__RAW_IMAGE_ENCODED, .size = im->bytes};
@@ -177,7 +177,7 @@ static sfp_status copy_file(const sfp_image *im, const char *label, sfp__raw_ima
     return SFP_OK;
 }
 
-/* Grey pixels without gaps between the rows. */
+/* Copies grey pixels without gaps between the rows. */
 static sfp_status copy_grey(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
 {
     size_t width = (size_t)im->width, height = (size_t)im->height;

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "learner/state/saved_sums.h"
 
-enum { MIN_COUNT = 2 }; /* the sum over one sample is the sample */
+enum { MIN_COUNT = 2 }; /* with one sample, the sum would reveal the sample */
 
 static sfp_status check(int count, const char *const *paths, const char *what, sfp_error *err)
 {

@@ -1,5 +1,5 @@
-/* Predictors (streamfp.h, part 6): images of any kind to the input size, around the predictor of src/learner. An unreadable image
- * fails alone: the run leaves it out. */
+/* Predictors (streamfp.h, part 6). This file converts images of any kind to the input size and calls the predictor of src/learner. An unreadable
+ * image does not affect the others: it is skipped, and its prediction has an error status. */
 #include "api/api.h"
 
 #include "base/in_library.h"
@@ -28,7 +28,7 @@ static sfp_status begin(const sfp_predictor_options *given, sfp_predictor_option
     return sfp__thread_pool_create(o->threads, threads, err);
 }
 
-/* Gives the threads to the predictor, whose classes are known from now on. */
+/* Transfers the threads to the predictor and loads its classes, so that the caller can read them. */
 static sfp_status finish(sfp_predictor **p, sfp__thread_pool **threads, sfp_predictor **out, sfp_error *err)
 {
     (*p)->owns_threads = TAKE(*threads);
@@ -58,7 +58,7 @@ sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *opt
 static sfp_status open_cache(sfp_predictor *p, const char *directory, sfp_error *err)
 {
     const sfp__vit_memo_options o = {.directory = directory, .max_bytes = CACHE_BYTES, .taps = p->taps, .time = &p->time};
-    p->time.paused = true; /* nobody measures these passes */
+    p->time.paused = true; /* processing times are not measured here, so time that the cache saves is not counted */
     TRY(sfp__vit_memo_create(p->vit, &o, &p->own_memo, err));
     sfp__predictor_set_memo(p, p->own_memo);
     return SFP_OK;
@@ -152,7 +152,7 @@ sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err)
     TRY(sfp__thread_pool_check(p->threads, "the predictor", err));
     if (!p->learner)
         return SFP_OK;
-    p->count = -1; /* its scores may be of other classes */
+    p->count = -1; /* invalidates the scores of the last run, which may have other classes */
     return sfp__predictor_refresh(p, err);
 }
 

@@ -1,5 +1,6 @@
-/* What a person should look at (streamfp.h, part 6): learned samples, each judged by the learner without it, and samples without a label
- * whose labels would teach most. Both work on features that a run of a predictor has computed. */
+/* Samples that a person should review (streamfp.h, part 6): learned samples whose label is in doubt, because the learner without the sample
+ * answers differently; and samples without a label whose labels would help most. Both are chosen by features that a run of a predictor has
+ * computed. */
 #include "api/api.h"
 
 #include "base/in_library.h"
@@ -12,7 +13,7 @@
 
 enum { ROWS_MAX = 1 << 24 };
 
-/* Checks the arguments, and runs the predictor on features instead of images. */
+/* Checks the arguments, and runs the predictor on features instead of images. labels: those to leave out (sfp_predictor_judge); NULL: none. */
 static sfp_status run(sfp_predictor *p, int count, const float *features, const int32_t *labels, sfp__predictions *out,
                       sfp_error *err)
 {
@@ -30,7 +31,7 @@ static sfp_status run(sfp_predictor *p, int count, const float *features, const 
     memset(known, 1, (size_t)count * sizeof *known);
     TRY(sfp__predictor_reserve_input(p, 1, err)); /* for sfp_predictor_image_error */
     const sfp__known_queries queries = {(float *)(uintptr_t)features, known,
-                                        labels}; /* which are known, so they are not written */
+                                        labels}; /* all are known, so the predictor does not write to `query` */
     return sfp__predictor_run(p, count, images, &queries, SFP__WANT_SCORES | SFP__WANT_UNKNOWN, out, err);
 }
 
@@ -49,7 +50,7 @@ sfp_status sfp_predictor_judge(sfp_predictor *p, int count, const float *feature
     return SFP_OK;
 }
 
-/* The difference of both probabilities; 0: the label is not in doubt. */
+/* Returns the probability of the answer minus that of the label; 0: they are the same, so the label is not in doubt. */
 static float doubt(int32_t label, const sfp_prediction *p)
 {
     return p->status || p->label < 0 || p->label == label ? 0 : p->probability - p->own;
@@ -83,7 +84,7 @@ typedef struct candidate {
     int64_t known;                /* samples of this class that were learned, and candidates with this answer and more doubt */
 } candidate;
 
-static candidate look_at(const sfp__predictions *found, int i)
+static candidate make_candidate(const sfp__predictions *found, int i)
 {
     candidate c = {.index = i, .label = found->label[i], .reason = SFP_REASON_DIVERSE};
     float best[2] = {0};
@@ -139,11 +140,11 @@ static float cosine(int dim, const float *a, const float *b)
     return aa > 0 && bb > 0 ? (float)(ab / sqrt(aa * bb)) : 1;
 }
 
-/* Before anything was learned: sorts the first `limit` so that each is farthest from those before it. */
+/* For a learner without samples: sorts the first `limit` candidates so that each is the farthest one from those before it. */
 static sfp_status rank_by_distance(const sfp_predictor *p, const float *features, int limit, int count, candidate *list,
                                    sfp_error *err)
 {
-    OWNED float *nearest = NULL; /* similarity to the nearest sample before */
+    OWNED float *nearest = NULL; /* similarity to the nearest sample chosen before */
     size_t width = (size_t)p->tap_dim, last = width - (size_t)p->D;
     TRY(sfp__alloc(&nearest, (size_t)count + 1, sizeof *nearest, err));
     for (int i = 0; i < count; i++)
@@ -178,7 +179,7 @@ sfp_status sfp_predictor_queue(sfp_predictor *p, int count, const float *feature
     TRY(run(p, count, features, NULL, &answers, err));
     TRY(sfp__alloc(&list, (size_t)count + 1, sizeof *list, err));
     for (int i = 0; i < count; i++) {
-        list[i] = look_at(&answers, i);
+        list[i] = make_candidate(&answers, i);
         knows = knows && list[i].label >= 0;
     }
     TRY(knows ? rank_by_classes(p, answers.classes, count, list, err) : rank_by_distance(p, features, limit, count, list, err));

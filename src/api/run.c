@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 struct sfp_run {
-    pid_t process; /* that opened it: a run has threads and files */
+    pid_t process; /* the process that opened the run; a child cannot use it, because it has no copy of the threads */
     sfp__run *core;
     sfp__args args; /* the settings; opt points to its texts */
     sfp__run_options opt;
     sfp__run_hooks hooks;
     sfp_result result;
     atomic_int stop;
-    atomic_bool steps; /* the first step is done, and the last is not */
+    atomic_bool steps; /* true from the end of the first step until the last one: samples can be submitted */
 };
 DEFINE_OWNED_PTR(sfp_run, sfp_run_close)
 
@@ -129,7 +129,7 @@ sfp_status sfp__api_takes_samples(sfp_run *run, sfp_error *err)
     TRY(check_process(run, err));
     if (!sfp__run_takes_samples(run->core))
         return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%s', expected submitted or watch:DIR,sync, of which a run takes samples",
+                             "data is '%s', expected submitted or watch:DIR,sync: other sources do not accept samples",
                              sfp__args_text(&run->args, "data"));
     if (!atomic_load(&run->steps))
         return sfp__fail(err, SFP_ECANCELLED,

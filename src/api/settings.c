@@ -192,7 +192,8 @@ static const char *engine_value(const sfp_engine *e, const char *key, char *buf,
     return buf;
 }
 
-/* Is the value chosen when an engine is opened? A preset, too, says how to open one, but any other is fine. */
+/* Whether the value leaves the choice to the opening of an engine, so that any open engine fits: a default, a value of a preset, or a word such as
+ * auto. */
 static bool engine_decides(const sfp__opt *o, const sfp__value *v)
 {
     return v->rank <= SFP__RANK_PRESET || (o->named.word && strcmp(v->text, o->named.word) == 0);

@@ -141,7 +141,7 @@ typedef struct own_source {
     sfp_source_definition def; /* callbacks are NULL until the source is complete */
     /* live */
     sfp__names names;                  /* classes so far; base.class_names is its list, which never moves */
-    uint64_t delivered;                /* items */
+    uint64_t delivered;                /* number of items so far */
     char key[SFP__PATH_BYTES_MAX + 1]; /* of the last item, or its number */
     bool ended;
     sfp_error failure; /* of next, which is not called again; status SFP_OK: none */
@@ -212,7 +212,7 @@ static sfp_status load_own(const sfp_source *base, int64_t i, sfp__raw_image *ou
 
 /* ------------------------------------------------------------------------------------------------------------------ live */
 
-/* Makes `key` that of the item: its own, or its number if it has none. */
+/* Sets s->key to the key of the item or, if it has none, to its number. */
 static sfp_status set_key(own_source *s, const sfp_live_item *item, sfp_error *err)
 {
     uint64_t number = s->delivered++;
@@ -289,7 +289,7 @@ static sfp_status take_item(own_source *s, const sfp_live_item *item, sfp_record
     return s->live.lost ? sfp__fail(err, status, "%s", why.message) : fail_source(s, status, &why, err);
 }
 
-/* A callback that returns at once although it has nothing must not keep a core busy. */
+/* Sleeps if the callback has returned at once without an item; otherwise a loop of such calls would keep a core busy. */
 static void wait_after(double begin)
 {
     static const double quick = 1e-3;

@@ -38,7 +38,7 @@ static void wait_a_moment(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
 }
 
-/* Replaces a label by that of the renamed class, and refuses one that the run would not learn. */
+/* Returns the present name of a class that may have been renamed. Fails if the run would not learn samples of this class. */
 static sfp_status find_class(sfp_run *run, const char *label, char **out, sfp_error *err)
 {
     const sfp__classes *c = &sfp__api_run(run)->classes;
@@ -88,7 +88,7 @@ sfp_status sfp_run_submit(sfp_run *run, const sfp_submission *given, uint64_t *i
                                 .timestamp = (int64_t)s.timestamp};
     TRY(sfp__store_was_forgotten(store_of(run), &digest, &forgotten, err));
     if (forgotten)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "a sample with these bytes was forgotten, and is not learned again");
+        return sfp__fail(err, SFP_EUNSUPPORTED, "a sample with the same bytes was forgotten and cannot be submitted again");
     TRY(sfp__store_submit(store_of(run), &in, &made, &again, err));
     TRY(sfp__store_sync(store_of(run), err));
     if (label || !s.answered)

@@ -1,4 +1,4 @@
-/* Time in seconds, by a clock that never runs backwards; and the time of day. */
+/* The monotonic clock, in seconds, and the time of day. */
 #ifndef SFP_BASE_MONOTONIC_H
 #define SFP_BASE_MONOTONIC_H
 
@@ -20,14 +20,14 @@ static inline int64_t sfp__time_of_day(void)
     return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
 }
 
-/* The source of processing times. It counts seconds that a feature cache has saved as if they had passed, because a cache must not
- * change what a run learns or drops (model/vit_memo.h). Without a cache it is the clock above. */
+/* The clock by which processing times are measured. It adds the seconds that a feature cache has saved, because a cache must not change what a run
+ * learns or drops (model/vit_memo.h). Without a cache it is the monotonic clock. */
 typedef struct sfp__time_source {
     double saved;
-    bool paused; /* the passes are not measured, so they save no time */
+    bool paused; /* passes are not measured now, so the time that the cache saves is not added */
 } sfp__time_source;
 
-/* `s` NULL: nothing is saved. */
+/* Returns the seconds that the cache has saved so far; 0 if s is NULL. */
 static inline double sfp__time_saved(const sfp__time_source *s)
 {
     return s ? s->saved : 0;

@@ -1,4 +1,4 @@
-/* A message names the setting, the value that was found and the values that are expected. */
+/* Parsing, storing and printing settings (settings.h). An error message names the setting, its value and the values that are expected. */
 #include "base/settings.h"
 
 #include "base/mem.h"
@@ -93,7 +93,7 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
     return best;
 }
 
-/* Writes the lower-case letters, digits and other bytes of a name without its blanks; false: it is too long. `digits` gets the digits. */
+/* Writes the name in lower case without blanks to `folded`, and only its digits to `digits`; false: it is too long. */
 static bool fold(const char *name, char folded[SFP__KEY_LENGTH_MAX + 1], char digits[SFP__KEY_LENGTH_MAX + 1])
 {
     size_t n = 0, d = 0;
@@ -719,7 +719,7 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
     }
 }
 
-/* Is the key one of those of the rule? */
+/* Whether the rule applies to this option. */
 static bool is_of_rule(const sfp__no_effect_rule *r, const sfp__opt *o)
 {
     static const char *const only[] = {"", "<trained>", "<closed-form>", "<live>",

@@ -237,8 +237,8 @@ bool sfp__args_add_origin(const sfp__args *a, sfp_error *err);
 /* A rule for options that have no effect together with others. Such an option is refused if the user set it to another value
  * than the default. Values of presets are not checked. */
 typedef struct sfp__no_effect_rule {
-    /* "drift grow-by": each of these options has no effect if `when` holds. <trained>, <closed-form>, <live> and <dataset> are all
-     * options that have an effect only there (sfp__opt_only). */
+    /* "drift grow-by": each of these options has no effect if `when` holds. <trained>, <closed-form>, <live> and <dataset> stand for all
+     * options that have an effect only on that kind of run (sfp__opt_only). */
     const char *keys;
     /* A conjunction of terms: "select=none&replay!=0|1&costs". = and != accept several words, >= a number. KEY alone: it is
      * set; !KEY: it is not set. All other terms are false for a key that is not set. */
@@ -256,7 +256,7 @@ typedef struct sfp__no_effect {
     char with[SFP_ERROR_MAX / 2];         /* filled in */
     const char *why;
 } sfp__no_effect;
-/* Finds the first option without effect that the user has given. If `only` is not NULL: whether this option has none, given or not. */
+/* Finds the first option without effect that the user has given. If `only` is not NULL, checks only this option, whether it was given or not. */
 sfp__no_effect sfp__args_find_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                         const sfp__fact *fact, const char *only);
 /* Returns SFP_EINVAL with the message that refuses the option. */
@@ -275,7 +275,8 @@ bool sfp__same_key(const char *a, const char *b);
 
 /* Returns the word of `names` (count; NULLs are ignored) that is most similar to `word`; NULL: none is similar enough. */
 const char *sfp__nearest(const char *word, const char *const *names, size_t count);
-/* Are two names equal but for case and blanks, or do they differ by one typing error? Short names and digits may differ: c1, c2. */
+/* Whether two names are probably meant to be the same: they are equal except for case and blanks, or differ by one typing error. Short names, and
+ * names whose digits differ (c1, c2), are different. */
 bool sfp__resembles(const char *a, const char *b);
 
 /* Parse a number strictly: the whole text, without blanks, finite. Return false if it is not a number or is out of range. */

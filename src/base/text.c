@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the length of the character at s and writes how many bytes it takes in a message: a character that cannot be shown becomes
- * \xNN per byte. */
+/* Returns the length of the character at s. *bytes: its length in a message, in which each byte of a character that cannot be shown becomes
+ * \xNN. */
 static int printed_length(const char *s, size_t *bytes)
 {
     bool shown;
@@ -155,8 +155,8 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP__UTF8_BAD;
 }
 
-/* Characters that are not drawn, some of which change the order or the lines of the text around them: a name could pretend to be
- * another. The last ranges are annotations and tags, which may hide a text of any length. */
+/* Invisible characters. Some of them change the order or the lines of the text around them, so that one name could look like another. The last
+ * ranges are annotations and tags, which can hide a text of any length. */
 static bool is_invisible(uint32_t c)
 {
     return c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||

@@ -1,6 +1,6 @@
-/* Workers sleep on a condition variable between runs. Within a run they obtain pieces from one atomic counter, so a worker that
- * the machine slows down simply does fewer pieces. Phases need no barrier that every worker must reach: pieces are obtained in order, so
- * the pieces for which a worker waits are being run by others, however many there are. */
+/* Workers sleep on a condition variable between runs. Within a run they take pieces from one atomic counter, so a worker that is slowed down by
+ * other programs simply does fewer pieces. Phases do not need a barrier that every worker must reach: pieces are taken in order, so the pieces
+ * that a worker waits for are already being run by other workers. */
 #include "base/thread_pool.h"
 
 #include "base/mem.h"
@@ -19,7 +19,7 @@ typedef struct worker {
 
 struct sfp__thread_pool {
     int threads;
-    pid_t process;            /* that created it */
+    pid_t process;            /* the process that created the pool */
     worker *workers;          /* (threads); [0] stands for the calling thread */
     int started;              /* workers [1, started) have a thread */
     pthread_mutex_t run_lock; /* one run at a time */
@@ -36,7 +36,7 @@ struct sfp__thread_pool {
     pthread_cond_t advance; /* a phase has ended */
 };
 
-enum { SPINS = 4000 }; /* tens of microseconds, about what sleeping and waking take */
+enum { SPINS = 4000 }; /* some tens of microseconds: about as long as it takes to sleep and wake up */
 
 /* Waits until `count` pieces have ended. */
 static void wait_for_pieces(sfp__thread_pool *p, int count)
@@ -49,7 +49,7 @@ static void wait_for_pieces(sfp__thread_pool *p, int count)
 #endif
     }
     pthread_mutex_lock(&p->lock);
-    atomic_fetch_add(&p->waiting, 1); /* before it reads `done`, as end_piece writes `done` before it reads `waiting` */
+    atomic_fetch_add(&p->waiting, 1); /* must precede reading `done`: end_piece writes `done` and then reads `waiting` */
     while (atomic_load(&p->done) < count)
         pthread_cond_wait(&p->advance, &p->lock);
     atomic_fetch_sub(&p->waiting, 1);
@@ -178,7 +178,7 @@ int sfp__thread_pool_size(const sfp__thread_pool *p)
     return p->threads;
 }
 
-/* phase 0: no phases. */
+/* Runs all pieces. phase: pieces per phase; 0: no phases. */
 static void run_all(sfp__thread_pool *p, int pieces, int phase, sfp__thread_pool_fn fn, void *ctx)
 {
     if (pieces <= 0)

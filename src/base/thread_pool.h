@@ -22,8 +22,8 @@ int sfp__thread_pool_size(const sfp__thread_pool *p);
  * pieces are done. A pool does one run at a time: callers that share it wait for each other. */
 typedef void (*sfp__thread_pool_fn)(void *ctx, int piece, int worker);
 void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn fn, void *ctx);
-/* Runs phases of `pieces` pieces each, as phases * pieces pieces: those of a phase begin when all of the phases before it are done. For
- * phases that take less time than waking a thread: workers that wait for a phase spin for a moment before they sleep. */
+/* Runs phases * pieces pieces. The pieces of a phase begin when all pieces of the phases before it are done. This is for phases that take less
+ * time than waking a thread: a worker that waits for a phase spins for a moment before it sleeps. */
 void sfp__thread_pool_run_phases(sfp__thread_pool *p, int phases, int pieces, sfp__thread_pool_fn fn, void *ctx);
 
 #endif

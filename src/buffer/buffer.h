@@ -22,8 +22,8 @@
 
 typedef struct sfp__buffer sfp__buffer;
 
-/* Weight with which a slot is drawn for replacement, where pi is the rank probability of its score: ALG2 1 - pi, EQ8 pi
- * (--drop-rule). */
+/* How slots are drawn for replacement (--drop-rule). With pi, the rank probability of a slot's score (sfp__rank_probability), the weight of a slot is
+ * 1 - pi (ALG2) or pi (EQ8). */
 typedef enum sfp__drop_rule { SFP__DROP_ALG2, SFP__DROP_EQ8 } sfp__drop_rule;
 
 /* When ssd optimises its synthetic images: at every `every`-th batch of a task, if the window of recent batches is full. */

@@ -165,8 +165,7 @@ static size_t window_position(const sfp__ssd *s, int k)
     return (size_t)((uint64_t)s->kept.batches % (uint64_t)s->timing.window) * (size_t)s->max_batch + (size_t)k;
 }
 
-/* Copies the batch into the window, over the oldest batch. If the update fails later, the oldest batch is out of the window
- * anyway. */
+/* Copies the batch into the window, over the oldest batch. This is not undone if the update fails later. */
 static void add_to_window(sfp__ssd *s, const sfp__buffer_batch *batch)
 {
     size_t D = (size_t)s->dim;

@@ -19,7 +19,7 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
         state && !sfp__args_given(a, "precision") ? SFP_PRECISION_AUTO : (sfp_precision)sfp__args_choice(a, "precision");
     o.state = state;
     o.log = sfp__print_log;
-    /* without a name it is that of the state */
+    /* without --backbone, the engine finds the backbone that the state names */
     return sfp_engine_open(state && !sfp__args_given(a, "backbone") ? NULL : sfp__args_string(a, "backbone"), &o, out, err);
 }
 

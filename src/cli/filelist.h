@@ -23,7 +23,7 @@ typedef struct sfp__filelist {
 
 const char *sfp__filelist_path(const sfp__filelist *l, size_t i);
 const char *sfp__filelist_label(const sfp__filelist *l, size_t i); /* "": none */
-uint64_t sfp__filelist_line(const sfp__filelist *l, size_t i);     /* of the list that names it; 0: no list */
+uint64_t sfp__filelist_line(const sfp__filelist *l, size_t i);     /* line of the list that names it; 0: no list */
 void sfp__filelist_done(sfp__filelist *l);
 
 sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *label, sfp_error *err);

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/external.h"
+#include "cli/run_settings.h"
 #include "cli/ui.h"
 
 #include <string.h>
@@ -206,6 +207,14 @@ static void put_roff_option(FILE *to, const sfp__opt *o)
     (void)fputc('\n', to);
 }
 
+/* The number of rows at the beginning of the table that are the options of `run`. */
+static size_t count_shared(const sfp__command *c, const sfp__opt *opts, size_t count)
+{
+    size_t n;
+    const sfp__opt *run = sfp__run_cli_options(&n);
+    return c != &sfp__cmd_run && count >= n && memcmp(opts, run, n * sizeof *opts) == 0 ? n : 0;
+}
+
 /* Prints the manual page, section 1. */
 static void print_man(FILE *to)
 {
@@ -232,7 +241,10 @@ static void print_man(FILE *to)
         }
         size_t count;
         const sfp__opt *opts = sfp__command_options(c, &count);
-        for (size_t k = 0; k < count; k++)
+        size_t shared = count_shared(c, opts, count);
+        if (shared)
+            (void)fputs(".PP\nIt also takes the options of \\fBstreamfp run\\fR.\n", to);
+        for (size_t k = shared; k < count; k++)
             if (!opts[k].hidden)
                 put_roff_option(to, &opts[k]);
         if (c->examples) {

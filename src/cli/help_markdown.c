@@ -46,7 +46,7 @@ static void put_default(FILE *to, const sfp__opt *o)
                       o->default_value ? "`" : "", o->default_value && *note ? "; " : "", note);
 }
 
-/* Who uses it, what it changes, and whether a resumed run may have another value. */
+/* Writes on which runs the option has an effect, what it changes, and whether a resumed run may have another value. */
 static void put_role(FILE *to, const sfp__opt *o)
 {
     static const char *const only[] = {[SFP__ONLY_TRAINED] = "the trained learner (`--preset paper`)",

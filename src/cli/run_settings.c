@@ -12,9 +12,9 @@
 
 enum { OPTIONS_MAX = 128, NOTE_MAX = 64, HELP_MAX = 2048 };
 typedef struct table {
-    sfp__opt option[OPTIONS_MAX];     /* the table of a run with: */
-    char note[OPTIONS_MAX][NOTE_MAX]; /* defaults of the preset, */
-    char preset_help[HELP_MAX];       /* and what presets set */
+    sfp__opt option[OPTIONS_MAX];     /* the table of a run, with more complete help texts */
+    char note[OPTIONS_MAX][NOTE_MAX]; /* the default that the default preset gives to the option; "": none */
+    char preset_help[HELP_MAX];       /* help of --preset, with the values that each preset sets */
 } table;
 
 static table *run_table(void)
@@ -67,7 +67,7 @@ static void append_difference(char *to, const char *before, const sfp_settings *
     }
 }
 
-/* Appends what a preset sets, as the library sets it. */
+/* Appends the values that a preset sets. They are read from the library, not from a list here. */
 static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
 {
     char before[2 * SFP__KEY_LENGTH_MAX];
@@ -86,7 +86,7 @@ static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
     return status;
 }
 
-/* Notes the defaults that the default preset changes. */
+/* Writes a note for each option whose default the default preset changes. */
 static sfp_status describe_defaults(table *t, sfp_error *err)
 {
     OWNED_BY(sfp__args_done) sfp__args a = {0};

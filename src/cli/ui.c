@@ -286,7 +286,7 @@ void sfp__cancel_on_signals(sfp_run *run)
 
 const atomic_int *sfp__stop_on_signals(void)
 {
-    /* The handler has a stack of its own: libraries may use the stack pointer for something else. */
+    /* the handler has a stack of its own, because some libraries use the stack pointer for other data */
     static char stack[64 * 1024];
     const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     /* a read that restarts loses nothing */

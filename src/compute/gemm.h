@@ -43,7 +43,7 @@ typedef struct sfp__gemm_weight_desc {
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *desc, sfp__gemm_weight **out, sfp_error *err);
 /* Packs new numbers into a weight, in place; the description must have the same sizes. No run may read the weight meanwhile. */
 sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *desc, sfp_error *err);
-/* Writes the numbers that were packed, as they were in the description: the same bytes. Only of f32. */
+/* Writes the weights as they were before packing, with the same bytes. Only for f32. */
 sfp_status sfp__gemm_weight_unpack(const sfp__gemm_weight *w, float *out, sfp_error *err);
 void sfp__gemm_weight_free(sfp__gemm_weight *w);
 int sfp__gemm_panel(const sfp__gemm_weight *w);
@@ -56,9 +56,8 @@ void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, 
 /* sfp__gemm_run for some rows of a larger result: y points to the first of them in a matrix of `rows` rows in panels. */
 void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y, int rows);
 /* Returns the number of failures of this process. Functions with many products compare it before and after them; a failure on
- * another thread makes them fail, too, which is safe. It is a counter and not a status of each product, because nearly all products
- * run in pieces of the thread pool, which return nothing: each of their jobs would need a place for a status and a check after the
- * pieces, where one comparison per pass is enough. */
+ * another thread makes them fail, too, which is safe. There is a counter instead of a status per product, because nearly all products run
+ * in pieces of the thread pool, which return nothing. One comparison per pass replaces a status in every piece. */
 unsigned sfp__gemm_failures(void);
 /* Fails if there were failures since `before`. */
 sfp_status sfp__gemm_check(unsigned before, sfp_error *err);

@@ -156,7 +156,7 @@ void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane, const sfp__gemm_weight
 
 unsigned sfp__gemm_failures(void)
 {
-    return 0; /* it allocates its memory when it is loaded */
+    return 0; /* a BLAS allocates its memory when it is loaded, so a product cannot fail */
 }
 
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
@@ -167,6 +167,6 @@ void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int 
 
 sfp_status sfp__gemm_prepare(sfp_error *err)
 {
-    (void)err; /* it has no kernels to compile */
+    (void)err; /* a BLAS has no kernels to compile */
     return SFP_OK;
 }

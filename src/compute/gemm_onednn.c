@@ -61,8 +61,8 @@ static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *operation)
     return sfp__fail(err, SFP_ELIBRARY, "oneDNN: %s failed with status %d", operation, (int)s);
 }
 
-/* oneDNN compiles the kernels of sgemm at their first use. They are used once when an engine is opened, so that memory that is
- * missing for them is missing then, and not in the middle of a run. */
+/* oneDNN compiles the kernels of sgemm at their first use. They are used once here, so that a lack of memory for them is reported when an engine
+ * is opened, and not in the middle of a run. */
 static dnnl_status_t create_engine(void *ctx)
 {
     enum { SIDE = 64 };
@@ -78,7 +78,7 @@ static dnnl_status_t create_engine(void *ctx)
 static sfp_status need_engine(sfp_error *err)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static dnnl_engine_t created; /* `engine` is set when the kernels are compiled, too */
+    static dnnl_engine_t created; /* becomes `engine` only after the kernels have been compiled */
     dnnl_status_t s = dnnl_success;
     pthread_mutex_lock(&lock);
     if (!engine) {
@@ -196,7 +196,7 @@ static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed,
         dnnl_status_t status = sfp__onednn_product_create(engine, &product, NULL, NULL, &conv);
         w->conv = status == dnnl_success;
         w->panel = w->conv ? panel : w->n;
-        if (w->conv || status == dnnl_out_of_memory) /* the layout must not depend on the memory */
+        if (w->conv || status == dnnl_out_of_memory) /* fails: the layout must not depend on how much memory is free */
             s = status;
     }
     if (s != dnnl_success)
@@ -489,9 +489,9 @@ void sfp__gemm_op_free(sfp__gemm_op *op)
     sfp__free(op);
 }
 
-/* Kernels of sgemm, which matmul may use, too, let the stack pointer point to their workspace on the heap; measured from k = 96 on. The
- * frame of a signal handler would overwrite the memory before it. So the thread receives no signals during a product; they are
- * handled when it has ended. Signals that a fault in this thread causes cannot wait. */
+/* The kernels of sgemm, which matmul may use, too, set the stack pointer to their workspace on the heap (observed from k = 96 on). A signal
+ * handler would then overwrite the memory before the workspace. Therefore this thread blocks signals during a product, and receives them
+ * afterwards; only signals that a fault in this thread raises are not blocked. */
 static bool block_signals(sigset_t *before)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
@@ -621,6 +621,5 @@ void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int 
     if (s == dnnl_success)
         return;
     atomic_fetch_add(&failures, 1);
-    multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c,
-             ldc); /* it had no memory for its copies, which it makes before it writes */
+    multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc); /* C is unchanged: sgemm allocates its copies before it writes */
 }

@@ -23,7 +23,7 @@ sfp__cpu sfp__cpu_detect(void)
 
 static char name[3 * 16 + 1] = "unknown CPU";
 
-/* Asks the processor itself: a file could fail to open, and the same run would have another result.json. */
+/* Reads the name by the CPUID instruction. Opening /proc/cpuinfo could fail, and the same run would then have another result.json. */
 static void read_name(void)
 {
 #if defined(__x86_64__)

@@ -78,8 +78,8 @@ typedef struct sfp__kernels {
      * they were rounded, from that of rounded ones. */
     void (*scale_product)(int m, int n, const float *rows, const float *step, const float *sum, const float *bias, float *y);
 
-    /* For each row of a (m, d) the row of b (n, d) with the largest dot product, the first one of equals, and this product. scratch:
-     * attn_scratch(m, n, d) floats. */
+    /* Finds for each row of a (m, d) the row of b (n, d) with the largest dot product (ties: the first one), and writes its index and this
+     * product. scratch: attn_scratch(m, n, d) floats. */
     void (*nearest_rows)(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch);
 
     /* c (m, n) += sign * the sum over r < k of a(r, i) b(r, j), in double; a(r, i) is a[r * a_k + i * a_m]. The sum runs from 0 to

@@ -132,7 +132,8 @@ sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err)
     OWNED_BY(sfp__fd_close) int fd = -1;
     TRY(open_directory(path, &fd, err));
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    for (int i = 0; !locked && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) { /* perhaps it is only examined: see below */
+    /* tries several times, because sfp__directory_is_locked of another process may hold the lock for a moment */
+    for (int i = 0; !locked && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
     }
@@ -148,14 +149,14 @@ void sfp__directory_unlock(int lock)
     sfp__fd_close(&lock);
 }
 
-/* There is no way to examine a lock without taking one, which is given back immediately. */
+/* Takes the lock and releases it immediately, because there is no other way to find out whether it is held. */
 bool sfp__directory_is_locked(const char *path)
 {
     OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-/* Returns whether the path still has the directory of this lock; without a lock it is not known. */
+/* Returns whether the path still leads to the locked directory; true if there is no lock, so that this is unknown. */
 static bool is_at(const char *path, int lock)
 {
     struct stat here, locked;
@@ -306,8 +307,8 @@ static sfp_status fail_here(const walk *w, sfp_status status, const char *proble
     return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), problem);
 }
 
-/* A link is broken if there is nothing at its end, or nothing that this user may examine. If memory or the disk fail, this is not
- * known: the link may lead to an image. */
+/* Finds the kind of an entry. A link is broken if its target does not exist or this user may not examine it. It is an error if memory or the disk
+ * fail, because the link may then lead to an image. */
 static sfp_status find_kind(const walk *w, int fd, const struct dirent *e, sfp__walk_kind *out, sfp_error *err)
 {
     struct stat st;

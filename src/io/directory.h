@@ -21,11 +21,11 @@ void sfp__directory_remove_created(const char *path, int made);
  * it. If the file system cannot lock directories, *lock is -1, which unlock accepts. */
 sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err);
 void sfp__directory_unlock(int lock);
-/* Has a process locked the directory? */
+/* Whether a process has locked the directory. */
 bool sfp__directory_is_locked(const char *path);
 
-/* Creates the directory as sfp__directory_create does, and locks it. Of processes that do this at the same time exactly one succeeds; the
- * others leave the directory to it. sfp__directory_leave removes created directories that are still empty, before it unlocks them. */
+/* Creates the directory as sfp__directory_create does, and locks it. If several processes do this at the same time, exactly one succeeds.
+ * sfp__directory_leave removes directories that were created and are still empty, and then releases the lock. */
 sfp_status sfp__directory_take(const char *path, int *made, int *lock, sfp_error *err);
 void sfp__directory_leave(const char *path, int made, int lock);
 

@@ -49,7 +49,7 @@ static int store_version(void *version, int columns, char **texts, char **names)
     return 0;
 }
 
-/* Opens the file, which is new if it has no table. The whole is one transaction, because several processes may open a new file. */
+/* Opens the file; creates the table if there is none. All of this is one transaction, because several processes may open a new file. */
 static sfp_status open_file(sfp__feature_cache *c, uint64_t max_bytes, sfp_error *err)
 {
     char settings[256], create[256];
@@ -113,7 +113,7 @@ void sfp__feature_cache_close(sfp__feature_cache *c)
 
 /* -------------------------------------------------------------------- values */
 
-/* Records why a statement failed. A busy file concerns one value only. */
+/* Records why a statement failed, so that nothing is added any more. If the file was only busy, later values are still added. */
 static void note_failure(sfp__feature_cache *c, int code)
 {
     if (code == SQLITE_FULL)

@@ -16,9 +16,9 @@
 typedef struct sfp__feature_cache sfp__feature_cache;
 
 typedef struct sfp__feature_cache_stats {
-    uint64_t damaged;            /* values that were read and did not have their checksum */
+    uint64_t damaged;            /* values that were read with a wrong checksum */
     bool full;                   /* a value was not added because the file has max_bytes */
-    char problem[SFP_ERROR_MAX]; /* why nothing is added since; "": no failure */
+    char problem[SFP_ERROR_MAX]; /* the failure after which nothing was added any more; "": none */
 } sfp__feature_cache_stats;
 
 /* Opens the cache of a directory; creates both if they are missing. Nothing is added beyond max_bytes. A file that is not a cache of
@@ -28,7 +28,7 @@ void sfp__feature_cache_close(sfp__feature_cache *c);
 DEFINE_OWNED_PTR(sfp__feature_cache, sfp__feature_cache_close)
 
 /* These functions may be called from several threads. get writes the value (n) and returns true, or returns false; then `value` is
- * not changed. put adds the value or replaces it. A failure to write is not an error: it ends the adding. */
+ * not changed. put adds the value or replaces it. A failure to write is not an error; after it, nothing more is added. */
 bool sfp__feature_cache_get(sfp__feature_cache *c, const sfp__digest *key, size_t n, float *value);
 void sfp__feature_cache_put(sfp__feature_cache *c, const sfp__digest *key, size_t n, const float *value);
 sfp__feature_cache_stats sfp__feature_cache_get_stats(sfp__feature_cache *c);

@@ -37,7 +37,7 @@ static sfp_status check_regular(const char *path, const struct stat *st, sfp_err
     return SFP_OK;
 }
 
-/* Only SFP_EIO may pass: a file that is missing, or that this user may not read, stays so. */
+/* Returns SFP_EIO for errors that may be temporary. A missing file, or one without read permission, is not: another attempt fails, too. */
 static sfp_status status_of_open(int error)
 {
     switch (error) {

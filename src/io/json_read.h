@@ -25,7 +25,7 @@ typedef enum sfp__json_type {
     SFP__JSON_NULL
 } sfp__json_type;
 
-/* A value and, in one block with it, everything that it contains: to free the root frees all. */
+/* A value. The root and all values in it are in one block of memory, which is freed with the root. */
 typedef struct sfp__json_value sfp__json_value;
 struct sfp__json_value {
     sfp__json_type type;

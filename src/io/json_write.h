@@ -1,5 +1,5 @@
-/* A JSON writer, to a text in memory or directly to a file: a result about a million images is never held in memory. It writes
- * commas, quotes and brackets.
+/* A JSON writer, to a text in memory or directly to a file, so that a result about a million images needs no memory. It writes commas, quotes and
+ * brackets itself.
  *
  *     sfp__json j = {.text = &t};
  *     sfp__json_object(&j, NULL);               the root
@@ -28,7 +28,7 @@ typedef struct sfp__json_form {
 typedef struct sfp__json {
     sfp__text *text; /* the output: either text or file; neither: nothing is written */
     FILE *file;
-    bool one_line; /* forms are ignored */
+    bool one_line; /* everything is written on one line: forms are ignored */
     int depth;
     struct {
         bool array, any;

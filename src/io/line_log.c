@@ -24,7 +24,7 @@
 
 struct sfp__line_log {
     void *paths;
-    char *path, *old, *older; /* old and older: buffers for PATH.N */
+    char *path, *old, *older; /* path: of the log; old, older: memory for two names PATH.N */
     const char *key;
     int fd;
     int keep;
@@ -202,7 +202,7 @@ static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, 
     }
     for (;;) {
         TRY(scan_path(e->path, e->key, from, &current, err));
-        if (current.offset == 0) /* no line remains here: must lines of the previous file be removed too? */
+        if (current.offset == 0) /* no line remains in this file, so lines of the previous file may have to be removed, too */
             TRY(scan_previous(e, from, &previous, err));
         if (current.offset > 0 || !previous.found) {
             *keep_bytes = current.offset;

@@ -116,7 +116,8 @@ sfp_status sfp__learner_start_diagnostics(sfp__learner *l, sfp_error *err)
 {
     OWNED_PTR(sfp__diagnostics_free) sfp__diagnostics *d = NULL;
     if (!l->fp)
-        return sfp__fail_key(err, "diagnostics", SFP_EINVAL, "diagnostics need fingerprints, which a closed-form head has not");
+        return sfp__fail_key(err, "diagnostics", SFP_EINVAL,
+                             "diagnostics need fingerprints, which a closed-form head does not have");
     TRY(sfp__alloc(&d, 1, sizeof *d, err));
     TRY(init(d, l, err));
     sfp__diagnostics_free(l->diagnostics);
@@ -153,8 +154,8 @@ int sfp__diagnostics_tensors(void *diagnostics, int index, sfp__state_tensor *ou
 
 /* -------------------------------------------------------------- a timestamp */
 
-/* The pass has attuned the pool, which would make the next step cheaper: its results are discarded. Those of frozen components
- * are kept if the last step has computed them as well. */
+/* Discards the attuned pool that the pass of diagnostics has computed, because it would make the next step cheaper. The results for frozen components
+ * are kept if the last step has computed them, too. */
 static void discard_preparation(sfp__learner *l)
 {
     sfp__diagnostics *d = l->diagnostics;
@@ -218,7 +219,7 @@ void sfp__diagnostics_add(sfp__learner *l, const sfp__sample *samples, const sfp
     sfp__rng rng = sfp__rng_init(l->opt.seed, DIAGNOSTICS_STREAM + t->t);
     add_ratios(d, &rng, t);
     keep_images(d, &rng, t->task, t->offered, samples);
-    d->stream.count = d->sums.stream_count; /* a checkpoint may have been read since */
+    d->stream.count = d->sums.stream_count; /* reading a checkpoint sets only d->sums */
     for (int i = 0; i < t->offered; i++)
         sfp__stream_add(&d->stream, l->batch.mean_embed + (size_t)i * (size_t)l->D, d->delta);
     d->sums.stream_count = d->stream.count;

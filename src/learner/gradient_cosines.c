@@ -85,7 +85,7 @@ static sfp_status add_gradient(probe *p, int task, int n, int all, const uint8_t
         sfp__pixels_normalise(rgb + (size_t)i * l->rgb_bytes, l->S, l->opt.mean, l->opt.std, x);
         p->xs[i] = x;
         p->weight[i] = 1.0f / (float)all;
-        p->replayed[i] = true; /* an image of any task */
+        p->replayed[i] = true; /* like a replayed sample, the image may belong to any task */
     }
     const sfp__train_batch batch = {
         .n = n, .x = p->xs, .label = label, .weight = p->weight, .replayed = p->replayed, .query = p->query, .queries = n};

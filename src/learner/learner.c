@@ -238,8 +238,7 @@ static sfp_status alloc_learner(sfp__vit *vit, sfp__thread_pool *threads, const 
     l->taps = sfp__learner_taps(&l->opt, &vit->config);
     l->tap_dim = sfp__learner_tap_dim(&l->opt, &vit->config);
     l->pixels = 3 * (size_t)l->S * (size_t)l->S;
-    l->rgb_bytes =
-        vit->config.rows ? (size_t)l->D * sizeof(float) : l->pixels; /* keys are those of a head that is given the rows */
+    l->rgb_bytes = vit->config.rows ? (size_t)l->D * sizeof(float) : l->pixels; /* rows have the same keys as in sfp_head_learn */
     l->select_rng = sfp__rng_init(opt->seed, 2);
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);

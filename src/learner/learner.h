@@ -31,8 +31,8 @@ typedef struct sfp__sample {
 } sfp__sample;
 
 typedef struct sfp__learner_options {
-    /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
-     * from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
+    /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: fingerprints. It
+     * learns from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
      * (0: classes are added when they appear), taps, tap_mean, merge_tokens, ridge_balanced, batch, resize, mean,
      * std and seed. */
     const char *method;
@@ -58,7 +58,7 @@ typedef struct sfp__learner_options {
     uint64_t seed;
     /* The following must outlive the learner. */
     sfp__vit_memo *memo;          /* feature cache; NULL: none */
-    const sfp__time_source *time; /* of processing times; NULL: without a feature cache */
+    const sfp__time_source *time; /* clock of processing times; NULL: the monotonic clock (no feature cache) */
 } sfp__learner_options;
 
 sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit);
@@ -158,8 +158,8 @@ sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l);
 /* sfp__learner_save and sfp__learner_load write and read the learnable state under the tensor names of the golden files. Loading
  * requires the same sizes and the settings with which the values were learned; the error message names the difference. On a
  * task-free stream the file may have more classes. Loading resets Adam; buffer, counters and random generators are unchanged.
- * A checkpoint can be loaded, too. A method takes over the sums of the file and begins without others; its classes are matched by name,
- * and classes are added.
+ * A checkpoint can be loaded, too. A closed-form head replaces its sums by those of the file; classes are matched by name, and missing ones are
+ * added.
  * If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
  * predictors continue with the previous one.
  *

@@ -1,4 +1,4 @@
-/* The learner as the files of this directory see it. */
+/* The structures of the learner, shared by the files of this directory. */
 #ifndef SFP_LEARNER_LEARNER_INTERNAL_H
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
@@ -64,7 +64,7 @@ typedef struct sfp__pass_work {
     float *query;     /* (n, D) */
 } sfp__pass_work;
 
-/* The steps of a timestamp, until the next one. */
+/* The arrays of the steps of a timestamp; they are valid until the next timestamp. */
 typedef struct sfp__step_work {
     void *block;                /* memory of the following arrays, of the pass, and of a part of the batch */
     float *rx;                  /* (replay, 3, S, S) replayed images, normalised */
@@ -88,13 +88,13 @@ struct sfp__learner {
     sfp__vit *vit;
     sfp__thread_pool *threads;
     const sfp__selector *selector; /* NULL with a method; then trainer, fp and buffer are NULL too */
+    bool fixed;                    /* opened to predict from a state: has fp or a head, and nothing that only learning needs */
     /* Contents of a checkpoint. */
-    bool fixed; /* opened to predict from a state: it has fp or a head, and nothing that only learning needs */
     sfp__trainer *trainer;
     sfp__fp *fp;         /* belongs to the trainer, if there is one */
     void *select_state;  /* state of a selector that learns, else NULL */
     sfp__buffer *buffer; /* NULL: none */
-    sfp__head *head;     /* that of the method; NULL: fingerprints, whose linear head the trainer has */
+    sfp__head *head;     /* closed-form head of the method; NULL: fingerprints, whose linear head belongs to the trainer */
     sfp__rng select_rng, replay_rng, buffer_rng;
     sfp__learner_counts counts;
     sfp__class_table classes;
@@ -183,23 +183,23 @@ static inline int sfp__learner_tap_dim(const sfp__learner_options *o, const sfp_
 /* Returns the options of a closed-form head that define the meaning of its values. */
 sfp__head_options sfp__learner_head_options(const sfp__learner_options *o, const sfp__vit_config *vit, int classes);
 
-/* The backbone must have the blocks that the options name. */
+/* Fails if the backbone does not have the blocks that the options need. */
 sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit_config *vit, sfp_error *err);
 
-/* Loads a batch and computes its queries, taps and keys; only with a method. Takes the head's lock for the former. */
+/* Loads a batch, and computes its queries, taps and keys; only with a method. Holds the head's lock only while it loads. */
 sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);
 /* Fails if a sample of the stream cannot have this label. */
 sfp_status sfp__learner_check_label(const sfp__learner *l, uint64_t id, int32_t label, sfp_error *err);
 /* Replaces the sums of a method by those of a state or a checkpoint. */
 sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *err);
-/* Only with a method: the classes seen are those with samples. */
+/* Only with a method: marks the classes that have samples as seen, and no others. */
 void sfp__learner_update_seen(sfp__learner *l);
 
 /* Publishes the current state as a snapshot, if there are predictors on other threads (snapshot.c). */
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err);
-/* For a predictor that is used between timestamps only: publishes if the snapshot is older than the last timestamp. */
+/* Publishes a snapshot if the current one is older than the last timestamp. For predictors that are only used between timestamps. */
 sfp_status sfp__learner_publish_if_stale(sfp__learner *l, sfp_error *err);
-/* Counts a predictor on another thread; the first one needs a snapshot. */
+/* Counts a predictor on another thread; for the first one, publishes a snapshot. */
 sfp_status sfp__learner_add_predictor(sfp__learner *l, sfp_error *err);
 void sfp__learner_remove_predictor(sfp__learner *l);
 

@@ -224,7 +224,7 @@ static sfp_status gradient_at(void *learner, const sfp__image_list *p, float *ou
 {
     sfp__learner *l = learner;
     TRY(check_samples("gradient", p->n, NULL, 0, err));
-    bool paused = sfp__vit_memo_set_paused(l->opt.memo, true); /* such images do not occur again */
+    bool paused = sfp__vit_memo_set_paused(l->opt.memo, true); /* images that a method has created do not occur again */
     sfp_status status = compute_gradient(l, &(call_samples){.n = p->n, .image = p}, 0, out, feature, err);
     (void)sfp__vit_memo_set_paused(l->opt.memo, paused);
     return status;

@@ -90,7 +90,7 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
     p->on_demand = l->opt.method;
     if (!p->on_demand)
         TRY(sfp__learner_add_predictor(l, err));
-    p->learner = l; /* from here on freeing the predictor tells the learner */
+    p->learner = l; /* from here on sfp__predictor_free also updates the learner */
     *out = TAKE(p);
     return SFP_OK;
 }
@@ -510,7 +510,7 @@ static sfp_status run_on_snapshot(sfp_predictor *p, int count, const uint8_t *co
 {
     TRY(sfp__predictor_refresh(p, err));
     sfp_status status = run_passes(p, count, p->place, rgb, known, wants, &p->found, err);
-    if (p->on_demand) { /* its classes are read only during a run */
+    if (p->on_demand) { /* nobody reads the classes of such a predictor between runs */
         release_snapshot(p);
         p->snapshot = NULL;
     }

@@ -1,5 +1,5 @@
-/* Corrections of a learner with a closed-form head that is a function of sums (heads/sums.h): samples are forgotten or relabelled as
- * if they had never been learned, or had been learned with the other label; the sums of a file are added, or taken out. */
+/* Corrections of a learner with a closed-form head that is a function of sums (heads/sums.h). Samples are forgotten, as if they had never been learned,
+ * or relabelled, as if they had been learned with the other label. The sums of a file are added or subtracted. */
 #include "learner/learner.h"
 
 #include "learner/state/saved_sums.h"
@@ -48,7 +48,7 @@ static sfp_status relabel(sfp__learner *l, int32_t from, int32_t to, sfp_error *
 {
     TRY(sfp__learner_reserve_classes(l, to + 1, err));
     TRY(sfp__head_relabel(l->head, l->batch.tap, from, to, l->batch.key, err));
-    (void)sfp__learner_add_classes(l, to + 1, NULL); /* cannot fail: their memory is reserved */
+    (void)sfp__learner_add_classes(l, to + 1, NULL); /* cannot fail: the memory is reserved */
     sfp__learner_update_seen(l);
     return SFP_OK;
 }

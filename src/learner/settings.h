@@ -6,8 +6,8 @@
 #include "base/settings.h"
 #include "learner/learner.h"
 
-/* Rows whose place is in sfp__learner_options. The numbers tasks and classes are settings of a learner alone: a run has them from
- * its stream. */
+/* Rows whose values are stored in sfp__learner_options. The numbers tasks and classes are settings only of a learner; a run takes them from its
+ * stream. */
 extern const sfp__opt sfp__learner_rows[];
 extern const size_t sfp__learner_row_count;
 
@@ -19,7 +19,7 @@ const char *sfp__buffer_method_name(int i);
 sfp_status sfp__learner_set(sfp__learner_options *o, const char *key, const char *text, sfp_error *err);
 /* Sets mean and standard deviation by the index of a word of the setting normalise. */
 void sfp__learner_normalise(sfp__learner_options *o, const sfp__vit_config *vit, int word);
-/* Does a learner with these options have the setting? */
+/* Whether a learner with these options has the setting. */
 bool sfp__learner_has(const sfp__learner_options *o, const sfp__opt *row);
 
 #endif

@@ -1,4 +1,4 @@
-/* The rows of the learner's settings (base/settings.h). They stand in two tables, which differ in the place of the values:
+/* The rows of the learner's settings (base/settings.h). Two tables contain them, which differ in the place of the values:
  * sfp__learner_rows (learner/settings.h), by which files of a learner are read and written, and that of a run (run/options.c).
  * AT(member) is the place of a member of sfp__learner_options. */
 #ifndef SFP_LEARNER_SETTINGS_LIST_H

@@ -223,8 +223,8 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
-/* The second half of a timestamp of a closed-form head, called with the head locked: solve its equations if that is due, predict,
- * which is not part of the processing time, and learn. */
+/* The second half of a timestamp of a closed-form head, which must be locked: solves its equations if this is due, predicts the batch (not part of the
+ * processing time), and learns from it. */
 static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l);

@@ -309,7 +309,7 @@ static size_t matrix_count(const sfp__vit *v, sfp__vit_matrix m)
     return all[m];
 }
 
-/* Returns whether the packed copies of the forward pass contain all of the matrix. */
+/* Returns whether the packed copies of the forward pass contain the whole matrix. */
 static bool is_packed(const sfp__vit *v, int block, sfp__vit_matrix m)
 {
     const sfp__vit_packed *p = &v->packed[block];
@@ -317,7 +317,7 @@ static bool is_packed(const sfp__vit *v, int block, sfp__vit_matrix m)
     return all[m];
 }
 
-/* Makes a matrix that was freed plain again. */
+/* Restores a plain matrix that was freed, from its packed copies. */
 static sfp_status restore(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err)
 {
     const sfp__vit_packed *p = &v->packed[block];
@@ -335,7 +335,7 @@ static sfp_status restore(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *
     return SFP_OK;
 }
 
-/* Frees a weight that is a heap array; the file has no array. */
+/* Frees a weight that is a heap array. A weight that points into the file is not in the list of such arrays. */
 static void free_owned(sfp__vit *v, const float *x)
 {
     for (size_t i = 0; i < v->owned_count; i++)
@@ -356,7 +356,7 @@ static sfp_status list_span(void *ctx, const sfp__vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-/* Frees the plain matrices that are packed and that nobody holds, and the parts of the file that nothing reads any more. */
+/* Frees the plain matrices that are packed and not held, and the parts of the file that no weight points to any more. */
 static void release(sfp__vit *v)
 {
     sfp__span keep[16 + 12 * SFP__VIT_MAX_DEPTH], *end = keep;

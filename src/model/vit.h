@@ -139,8 +139,8 @@ sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err);
 void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
 
-/* From now on the plain matrices of blocks are freed as soon as they are packed: the packed copy contains the same numbers. Code that
- * reads them holds them meanwhile. Call it before the vit is shared. Without effect for weights that are packed as bf16. */
+/* From now on the plain matrices of blocks are freed as soon as they are packed, because the packed copy contains the same numbers. Code that
+ * reads a plain matrix must hold it (sfp__vit_hold). Call this before the vit is shared. It has no effect on weights that are packed as bf16. */
 sfp_status sfp__vit_free_packed(sfp__vit *v, sfp_error *err);
 /* Makes a plain matrix of v->weights readable, until unhold. */
 sfp_status sfp__vit_hold(sfp__vit *v, int block, sfp__vit_matrix m, sfp_error *err);
@@ -198,7 +198,7 @@ typedef struct sfp__vit_plan_options {
     bool all_tokens;     /* compute all tokens in the last block too (needed for its token output) */
     bool token_head;     /* the loss depends on all normalised tokens (sfp__vit_pass.token_head); implies all_tokens */
     bool queries;        /* passes may compute queries before the prompted pass (docs/method.md, section 2) */
-    int merge_tokens;    /* R: number of tokens that each block but the last merges (docs/method.md, section 18); 0: none. Only of
+    int merge_tokens; /* R: number of tokens that each block but the last merges (docs/method.md, section 18); 0: none. Only for
                             forward passes without prefixes, whose outputs are not those of single tokens */
 } sfp__vit_plan_options;
 
@@ -270,8 +270,9 @@ typedef struct sfp__vit_pass {
     /* replaces head: in a plan with token_head it receives all tokens, else only class tokens, (n, 1, D) */
     sfp__vit_token_head_fn token_head;
     void *head_ctx;
-    float *grad_x;            /* (b, 3, S, S) output, mode GRAD_INPUT */
-    sfp__vit_weights *grad_w; /* added to, mode GRAD_WEIGHTS (not the head: it belongs to the caller) */
+    float *grad_x; /* (b, 3, S, S) output, mode GRAD_INPUT */
+    sfp__vit_weights
+        *grad_w; /* mode GRAD_WEIGHTS: the gradients are added to it, except those of the head, which the caller computes */
 } sfp__vit_pass;
 
 sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *err);

@@ -1,20 +1,20 @@
 /* Forward passes over fewer samples than there are threads: the tokens of a sample are divided into parts of consecutive rows, one per
  * thread.
  *
- * Everything in a block but attention computes each row from the same row. Attention reads the keys and values of all rows, which the
- * block before it has written. So threads must wait for each other only once per block, between its attention and its predecessor
- * (sfp__vit_forward_stage), if neighbouring blocks do not share the array of q, k and v.
+ * Except for attention, a block computes each row only from the same row of its input. Attention reads the keys and values of all rows, which the
+ * previous stage has computed. So threads need to wait for each other only once per block, before its attention (sfp__vit_forward_stage). This
+ * requires that neighbouring blocks do not share the array of q, k and v.
  *
- * The bytes of a result must not depend on the number of threads, so the products of a part must have the bytes of the same rows of
- * the whole product. This holds for all products that were tried, but no library promises it. Therefore every kind of product is
- * compared once; if one differs, the plan does not divide samples. */
+ * The bytes of a result must not depend on the number of threads. So the product of a part must have the same bytes as these rows have in the
+ * product of all rows. This was true for all products that were tried, but no library guarantees it. Therefore every kind of product is compared
+ * once; if one differs, the plan does not divide samples. */
 #include "base/monotonic.h"
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
 #include <string.h>
 
-enum { PART_ROWS = 16 }; /* products of fewer rows take more time per row */
+enum { PART_ROWS = 16 }; /* minimum rows of a part: smaller products take more time per row */
 
 bool sfp__vit_can_divide(const sfp__vit_plan *p)
 {
@@ -27,7 +27,7 @@ bool sfp__vit_divides(const sfp__vit_plan *p, const sfp__vit_pass *pass, int mic
     return sfp__vit_can_divide(p) && microbatch_size == 1 && pass->b < p->lanes && !pass->embed_only && !pass->tokens && !role;
 }
 
-/* The rows of a part, of the tokens of a sample. */
+/* Sets the rows of the micro-batch to those of a part of a sample's tokens. */
 static void set_part(const sfp__vit_plan *p, int part, sfp__vit_microbatch *u)
 {
     int first = part * p->part_patches, end = first + p->part_patches;
@@ -104,7 +104,7 @@ sfp_status sfp__vit_need_parts(sfp__vit_plan *p, sfp_error *err)
     if (!p->blocks[p->lanes])
         TRY(sfp__vit_lane_create(p, 1, true, &p->lane[p->lanes], &p->blocks[p->lanes], err));
     bool agree = false;
-    p->parts = parts; /* compare_rows reads it */
+    p->parts = parts; /* set before compare_rows, which reads it */
     sfp_status s = compare_rows(p, &agree, err);
     p->parts = s ? 0 : agree ? parts : 1;
     return s;
@@ -126,7 +126,7 @@ static void add_seconds(divided *d, bool query)
     d->query = query;
 }
 
-/* The samples are processed one after another, those that need their query first. */
+/* Processes one part of each sample. The samples are processed one after another, beginning with those that need their query. */
 static void run_part(void *ctx, int index, int worker)
 {
     divided *d = ctx;
@@ -156,5 +156,5 @@ void sfp__vit_run_divided(sfp__vit_plan *p, const sfp__vit_pass *pass)
     sfp__thread_pool_run_phases(p->pool, pass->b + (pass->b + queries) * p->v->config.depth, p->parts, run_part, &d);
     add_seconds(&d, false);
     for (int i = 0; i < p->lanes; i++)
-        p->lane[i].seconds = d.seconds; /* all lanes were busy */
+        p->lane[i].seconds = d.seconds; /* all lanes worked for the whole time */
 }

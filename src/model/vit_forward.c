@@ -295,7 +295,7 @@ static void write_tap_mean(const sfp__vit_microbatch *u)
     }
 }
 
-/* Writes the taps of block l, of which the output is known. The tap of the last block is the feature itself. */
+/* Writes the taps of block l from its output. The tap of the last block is the feature itself. */
 static void write_taps(const sfp__vit_microbatch *u, int l)
 {
     const sfp__vit *v = u->plan->v;
@@ -315,7 +315,7 @@ static void write_taps(const sfp__vit_microbatch *u, int l)
     }
 }
 
-/* Runs the last block and writes what the pass wants of it. */
+/* Runs the last block and writes the outputs that the pass requests. */
 static void finish(const sfp__vit_microbatch *u, bool prompted, bool tapped)
 {
     const sfp__vit *v = u->plan->v;

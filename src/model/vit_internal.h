@@ -43,7 +43,7 @@ typedef enum sfp__vit_memo_role {
 
 /* The cost of computing the values of a role, measured by a plan. */
 typedef struct sfp__vit_memo_cost {
-    int begun; /* micro-batches of charged passes so far; it stops at those that are computed in any case */
+    int begun; /* micro-batches of charged passes so far; not counted beyond those that are computed in any case */
     double seconds;
     uint64_t computed; /* samples that were computed in `seconds` */
 } sfp__vit_memo_cost;
@@ -187,22 +187,26 @@ void sfp__vit_rows_run(const sfp__vit_plan *p, const sfp__vit_pass *pass);
  * pass. */
 void sfp__vit_choose_taps(sfp__vit_microbatch *u);
 /* Allocates the workspace of a lane for n samples. `two_qkv`: neighbouring blocks do not share the array of q, k and v. */
-sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qkv, sfp__vit_lane *l, void **block, sfp_error *err);
+sfp_status sfp__vit_lane_create(const sfp__vit_plan *p, int samples, bool two_qkv, sfp__vit_lane *l, void **block,
+                                sfp_error *err);
 /* Prepares the products for n samples, or for the tokens and patches of a part. */
 sfp_status sfp__vit_ops_create(const sfp__vit_plan *p, int n, int M, int patches, sfp__vit_ops *o, sfp_error *err);
 
-/* vit_divide.c: passes over fewer samples than there are threads. can_divide: whether passes of the plan can be; divides: whether this
- * one is, for which need_parts has prepared the plan. */
+/* vit_divide.c: passes over fewer samples than there are threads. can_divide: whether the plan can divide samples. divides: whether it divides
+ * those of this pass; need_parts must have prepared the plan. */
 bool sfp__vit_can_divide(const sfp__vit_plan *p);
 bool sfp__vit_divides(const sfp__vit_plan *p, const sfp__vit_pass *pass, int microbatch_size, sfp__vit_memo_role role);
 sfp_status sfp__vit_need_parts(sfp__vit_plan *p, sfp_error *err);
 void sfp__vit_run_divided(sfp__vit_plan *p, const sfp__vit_pass *pass);
 
-/* vit_memo.c. role_of returns what the pass takes from its cache. probe is called for all sizes of micro-batches before the pass.
- * choose_taps sets those in an entry of a query. read returns whether all values are known, and writes them to the
- * outputs of the pass in this case; write adds those that were computed, and writes their taps. measure records the seconds of a
- * micro-batch that was computed, and charge those of the others at the end of the pass, of which `pieces` micro-batches had a
- * role. */
+/* vit_memo.c:
+ *   role_of      returns which values the pass takes from its cache
+ *   probe        is called before the pass for all sizes of micro-batches
+ *   choose_taps  sets the taps that an entry of a query contains
+ *   read         returns whether all values are known; if so, writes them to the outputs of the pass
+ *   write        adds the values that were computed, and writes their taps
+ *   measure      records the seconds of a micro-batch that was computed
+ *   charge       adds, at the end of a pass, the seconds of those that were read; `pieces` micro-batches had a role */
 sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass);
 void sfp__vit_memo_choose_taps(const struct sfp__vit_memo *m, sfp__vit_microbatch *u);
 void sfp__vit_memo_probe(struct sfp__vit_memo *m, sfp__vit_plan *p, int n);
@@ -219,7 +223,8 @@ void sfp__vit_forward_stage(const sfp__vit_microbatch *u, int stage);
 void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);
 
-/* vit_merge.c: merges tokens of block l (docs/method.md, section 18): the rows of x (n, tokens[l], D), the sizes, in place. */
+/* vit_merge.c: merges tokens after the attention of block l (docs/method.md, section 18), in place: the rows of x (n, tokens[l], D), and the
+ * numbers of patches that they stand for (lane->size). */
 void sfp__vit_merge(const sfp__vit_microbatch *u, int l, float *x);
 
 /* Returns the products of rows of the tokens that enter block l. */

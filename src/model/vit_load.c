@@ -438,7 +438,7 @@ static sfp_status open_file(const char *path, sfp__tensor_file **file, loading *
     const char *inside = sfp__tensor_file_meta(*file, SFP__CONFIG_META);
     if (!builtin)
         return sfp__model_config_find(path, inside, &l->config, &l->config_from, err);
-    l->config_from = "its metadata"; /* files beside the program do not belong to it */
+    l->config_from = "its metadata"; /* the built-in backbone has no files beside it */
     return inside ? sfp__model_config_parse(path, inside, strlen(inside), &l->config, err) : SFP_OK;
 }
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Kinds of values; part of the keys. */
+/* Kinds of values. A key contains the kind. */
 enum { KIND_QUERY, KIND_MEAN_EMBED, KINDS };
 
 enum {
@@ -24,7 +24,7 @@ struct sfp__vit_memo {
     bool paused;
     sfp__time_source *time;
     uint64_t hits, misses;
-    /* The bits of the place (n, i), the i-th of n samples, compared with those of the place (1, 0). */
+    /* Whether the bits of a value at the place (n, i), the i-th of n samples, differ from those at the place (1, 0). */
     bool probed[PLACES + 1];
     bool differs[KINDS][PLACES + 1][PLACES];
     void *block;

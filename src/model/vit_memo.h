@@ -25,7 +25,7 @@ typedef struct sfp__vit_memo sfp__vit_memo;
 typedef struct sfp__vit_memo_options {
     const char *directory;
     uint64_t max_bytes;
-    int merge_tokens;       /* of the plans; passes of other plans do not use the cache */
+    int merge_tokens;       /* value of the plans that use the cache; passes of plans with another value ignore it */
     int taps;               /* number of taps that passes may ask for; 0: as many as half of the blocks */
     sfp__time_source *time; /* is charged; while it is paused, no micro-batch is computed only to measure it */
 } sfp__vit_memo_options;

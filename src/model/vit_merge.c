@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the place of token t among the keys: those of the first set come first. */
+/* Returns the index of token t in the array of keys, in which those of the first set come first. */
 static int place_of(int t, int first)
 {
     return t % 2 ? t / 2 : first + t / 2 - 1;
@@ -69,9 +69,9 @@ void sfp__vit_merge(const sfp__vit_microbatch *u, int l, float *x)
             for (size_t c = 0; c < D; c++)
                 xb[c] = xa[c] * fa + xb[c] * fb;
             size[b] = sum;
-            size[a] = 0; /* it is gone */
+            size[a] = 0; /* merged: the token is removed below */
         }
-        for (int t = 0, end; t < T; t = end + 1) { /* moves the tokens between two that are gone */
+        for (int t = 0, end; t < T; t = end + 1) { /* moves the tokens between two removed ones */
             for (end = t; end < T && size[end] > 0; end++)
                 *size_to++ = size[end];
             if (to != from + (size_t)t * D)

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#define LONGEST_WAVE 100.0 /* longest wave of the position embeddings, in patches over 2 pi */
+#define LONGEST_WAVE 100.0 /* longest wavelength of the position embeddings, in patches, divided by 2 pi */
 #define POSITION_SIZE 0.5
 
 typedef struct placement {

@@ -15,17 +15,17 @@ enum { GRAIN = 256 };
 typedef struct loading {
     const sfp_source *source;
     sfp__image_set *to;
-    int64_t of;       /* images of the source, of which to->count are loaded */
-    int64_t first, n; /* the images that the thread pool loads now */
-    bool *broken;     /* (count) */
-    sfp_error failed; /* memory, descriptors or the disk failed; status OK: they did not */
+    int64_t source_count; /* number of images of the source, of which to->count are loaded */
+    int64_t first, n;     /* the images that the thread pool loads now */
+    bool *broken;         /* (count) */
+    sfp_error failed;     /* memory, descriptors or the disk failed; status OK: they did not */
     pthread_mutex_t lock;
 } loading;
 
 /* The index in the source of image i of the set. */
 static int64_t source_index(const loading *l, int64_t i)
 {
-    return (int64_t)((double)i * (double)l->of / (double)l->to->count);
+    return (int64_t)((double)i * (double)l->source_count / (double)l->to->count);
 }
 
 static void load_one(void *ctx, int piece, int worker)
@@ -133,7 +133,7 @@ static sfp_status allocate_images(const char *spec, const sfp_source *source, in
     sfp__image_set *p = l->to;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size, all;
     l->source = source;
-    l->of = source->count;
+    l->source_count = source->count;
     p->count = limit > 0 && limit < source->count ? limit : source->count;
     if (!sfp__mul_size((size_t)p->count, bytes, &all))
         return sfp__fail(err, SFP_ELIMIT, "%s: %lld images of %d x %d do not fit into memory", spec, (long long)p->count, p->size,

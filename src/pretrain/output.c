@@ -229,7 +229,7 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_opti
 
 static const char *const checkpoints[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CHECKPOINT ".old"};
 
-/* Does the checkpoint have this step? */
+/* Whether the checkpoint is that of this step. */
 static bool has_step(const char *out, int64_t step)
 {
     char path[PATH_MAX];

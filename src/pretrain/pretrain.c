@@ -82,7 +82,7 @@ static sfp_status load_images(training *t, sfp_error *err)
     sfp_status s = sfp__image_set_load(o->data.test ? o->data.test : o->data.train, &po, t->pool, NULL, &t->test_images, &why);
     if (!s)
         warn_skipped(t, o->data.test ? o->data.test : "test part", &t->test_images);
-    if (s == SFP_ENOTFOUND && !o->data.test) /* no test part; a damaged one is not the same */
+    if (s == SFP_ENOTFOUND && !o->data.test) /* the dataset has no test part; a damaged one is an error */
         return sfp__image_set_hold_out(&t->images, HOLD_OUT_NTH, &t->test_images, err);
     if (s && strcmp(why.key, "data") == 0)
         sfp__fail_rename(&why, "test", "test"); /* the error is about the source of --test */
@@ -258,7 +258,7 @@ static sfp_status train_step(training *t, sfp_error *err)
         t->state.interval.sum[i] += value[i];
     double took = sfp__monotonic_seconds() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
-        took = usual; /* the process or the machine was suspended: that is not time spent in training */
+        took = usual; /* the process or the machine was suspended; this time is not counted as training */
     st->step++;
     st->seconds += took;
     t->state.interval.steps++;

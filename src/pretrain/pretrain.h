@@ -63,8 +63,8 @@ typedef struct sfp__pretrain_options {
         const char *dir;
         bool half; /* model.safetensors is F16, else F32 */
         bool resume;
-        double checkpoint_seconds; /* between checkpoints */
-        double probe_seconds;      /* between probes; 0: only at the end */
+        double checkpoint_seconds; /* time between checkpoints */
+        double probe_seconds;      /* time between probes; 0: only at the end */
         int max_probe_images;      /* maximum number of images of each set in a probe */
     } output;
 } sfp__pretrain_options;

@@ -78,8 +78,8 @@ static sfp_status visit(const sfp__visitor *v, sfp__pretrain_state *s, sfp_error
 
 enum { VALUE_MAX = PATH_MAX };
 
-/* The key and the value of an option that a resumed run must have; false: it is not one. The names of the data and the teacher only
- * explain why their contents are others. Metadata is UTF-8, so other names are not recorded. */
+/* Writes the key and the value of an option that a resumed run must not change; false: it may change. The names of the data and of the teacher are
+ * saved only to explain why their contents differ. Metadata is UTF-8, so names that are not UTF-8 are not saved. */
 static bool saved_option(const sfp__opt *row, const sfp__pretrain_options *o, char key[64], char value[VALUE_MAX])
 {
     (void)snprintf(key, 64, "option.%s", row->name);
@@ -104,7 +104,7 @@ sfp_status sfp__pretrain_state_save(sfp__pretrain_state *s, const sfp__pretrain_
     return sfp__backed_file_write(last, path, &tensors, meta.list, meta.count, err);
 }
 
-/* Compares the options with those of the checkpoint; texts: those of type STRING, else the others. */
+/* Compares the options with those of the checkpoint. texts true: only options of type STRING; false: only the others. */
 static sfp_status check_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, bool texts, sfp_error *err)
 {
     char key[64], now[VALUE_MAX], shown[SFP__NAME_MAX];

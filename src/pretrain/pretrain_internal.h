@@ -113,7 +113,7 @@ typedef struct sfp__view_batch {
     float *x;          /* (b, 3, S, S) */
     int64_t *image;    /* (b) */
     int *view;         /* (b) */
-    bool *mirrored;    /* (b) relative to the fixed view */
+    bool *mirrored;    /* (b) whether the image is mirrored, compared with the fixed view */
     uint16_t *entries; /* (b, 1 + grid^2, Dt) the teacher's outputs for the fixed views, F16; without a teacher empty */
     sfp_status status; /* whether the batch could be made; if not, err has the reason */
     sfp_error err;

@@ -193,7 +193,7 @@ static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
     return SFP_OK;
 }
 
-/* Opens the cache: complete, incomplete, or restarted if it is for other inputs. */
+/* Opens the cache, which may be complete or incomplete. If it is for other inputs, it is started again. */
 static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pretrain_options *calls, sfp_error *err)
 {
     bool other = false;
@@ -328,7 +328,7 @@ sfp_status sfp__teacher_read(const sfp__teacher *t, int n, const int *view, cons
     }
     if (got < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", t->cache);
-    TRY(stat_cache(t, &size, &changed, err)); /* after the reading, so that it covers these entries */
+    TRY(stat_cache(t, &size, &changed, err)); /* checked after reading, so that a change before or during it is noticed */
     bool same = size == t->size && changed.tv_sec == t->changed.tv_sec && changed.tv_nsec == t->changed.tv_nsec;
     if (got < (int64_t)bytes || !same)
         return sfp__fail(err, SFP_EIO, "%s: the file was changed by another program; remove it and continue with --resume",

@@ -70,13 +70,13 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
 }
 
-/* Says what happened to the samples. */
+/* Writes a sentence about what happened to the samples. */
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP__SHORT];
     uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
     const char *trained = sfp__format_count((double)r->samples.trained, a);
-    if (r->samples.closed_form) { /* nothing was trained */
+    if (r->samples.closed_form) { /* a closed-form head: there was no training */
         sfp__text_printf(t, ". The closed-form head learned from %s of them", trained);
     } else {
         sfp__text_printf(t, ". The learner trained on %s of them", trained);
@@ -145,7 +145,7 @@ static void put_tile(sfp__text *t, const char *name, const char *value, const ch
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
-/* Says how many test images cannot be answered correctly, because nothing else on the page shows them. */
+/* Writes how many test images belong to classes that have not appeared, because nothing else on the page shows this. */
 static void put_unseen(sfp__text *t, const sfp_result *r)
 {
     char a[SFP__SHORT], b[SFP__SHORT];

@@ -10,7 +10,7 @@ typedef struct sfp__thumb {
     const uint8_t *rgb; /* NULL: no pixels */
     const char *label;  /* class name */
     uint64_t age;       /* timestamps since it was stored; 0 for batch images */
-    bool in_coreset;    /* of a batch image */
+    bool in_coreset;    /* of a batch image: whether it was trained on */
 } sfp__thumb;
 
 typedef struct sfp__report_images {

@@ -145,7 +145,7 @@ static sfp_status find_layout(const sfp__registry *r, int *version, sfp_error *e
                            r->path, *version, SCHEMA);
 }
 
-/* Creates the table if the file is empty and `create`: only one of two processes that open an empty file does. */
+/* If the file is empty and `create` is true, creates the table. If two processes open an empty file, only one of them does this. */
 static sfp_status prepare_file(const sfp__registry *r, bool create, int *version, sfp_error *err)
 {
     char pragma[48];
@@ -164,7 +164,7 @@ static sfp_status fail_no_registry(const sfp__registry *r, sfp_error *err)
     return sfp__fail(err, SFP_ENOTFOUND, "%s: the registry does not exist yet", r->path);
 }
 
-/* The SQL function gone(dir): 1 if the directory does not exist any more. One that cannot be accessed exists. */
+/* The SQL function gone(dir): 1 if the directory does not exist any more. A directory that cannot be accessed counts as existing. */
 static void is_gone(sqlite3_context *ctx, int count, sqlite3_value **values)
 {
     const unsigned char *dir = count == 1 ? sqlite3_value_text(values[0]) : NULL;

@@ -29,7 +29,7 @@ sfp_status sfp__registry_write(sfp__registry *r, int limit, sfp__json *j, sfp_er
 /* Removes a run by its number, all runs of a directory or, with NULL, all runs whose directory is gone. *count (may be NULL): how
  * many. SFP_ENOTFOUND: there is no such run. */
 sfp_status sfp__registry_forget(sfp__registry *r, const char *number_or_dir, int *count, sfp_error *err);
-/* Returns the stored text of result.json; the caller frees it with sfp__free. For a directory, it is that of the newest run. */
+/* Returns the stored text of result.json; the caller frees it with sfp__free. For a directory: the text of its newest run. */
 sfp_status sfp__registry_json(sfp__registry *r, const char *number_or_dir, char **out, sfp_error *err);
 
 #endif

@@ -157,7 +157,7 @@ const char *sfp__result_value(const sfp_result *r, const char *key)
     return p ? p->value : NULL;
 }
 
-/* Whether the run had a closed-form head alone. */
+/* Whether the run had a closed-form head and no fingerprints. */
 static bool is_closed_form(const sfp_result *r)
 {
     const char *method = sfp__result_value(r, "method");

@@ -69,8 +69,8 @@ typedef struct sfp__result_samples {
     uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
 } sfp__result_samples;
 
-/* Live streams only: samples.offered = learned + waiting + forgotten + samples.dropped + samples.skipped; corrected: got another
- * label. */
+/* Live streams only: numbers of samples by standing. samples.offered is the sum of learned, waiting, forgotten, samples.dropped and
+ * samples.skipped. corrected: learned samples that got another label. */
 typedef struct sfp__result_standings {
     uint64_t learned, waiting, forgotten, corrected;
 } sfp__result_standings;
@@ -131,7 +131,7 @@ struct sfp_result {
     double batch_seconds; /* mean processing time of a timestamp after the first 3; NAN: there is none */
     struct {
         uint64_t hits, misses;
-    } cache; /* values that the last process of the run found in the feature cache, and others; both 0: no cache */
+    } cache; /* values that the last process of the run found in the feature cache, and did not find; both 0: no cache */
     sfp__curve curve[SFP__CURVES]; /* x: number of offered samples */
     /* measurements with --diagnostics on (docs/method.md, section 10); NAN: not measured */
     struct {

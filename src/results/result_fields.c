@@ -37,7 +37,7 @@ static double peak_mib(const sfp_result *r)
 
 /* --------------------------------------------------------------------- table */
 
-#define D "diagnostics" /* a group that a result has only if they were measured */
+#define D "diagnostics" /* a group of result.json that exists only if diagnostics were measured */
 #define ANY -REAL_MAX, REAL_MAX
 #define PART(object, name, ...)                                                             \
     {                                                                                       \

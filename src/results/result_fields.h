@@ -1,4 +1,4 @@
-/* One row for each number, text and part of a result: where it is, which values it may have, and how people see it. */
+/* One row for each number, text and part of a result: where it is stored, which values it may have, and how it is shown. */
 #ifndef SFP_RESULTS_RESULT_FIELDS_H
 #define SFP_RESULTS_RESULT_FIELDS_H
 
@@ -26,14 +26,14 @@ typedef struct sfp__result_field {
     bool optional;       /* the key may be missing */
     double (*derive)(const sfp_result *r);
     /* for people */
-    const char *label;   /* "average accuracy"; NULL: people do not see it in lists of numbers */
+    const char *label;   /* "average accuracy"; NULL: it is not shown in lists of numbers */
     const char *unit;    /* "s"; NULL: none */
     const char *meaning; /* in a few words, for the report; NULL: the label says it */
     int decimals;
     int better;    /* 1: higher values are better, -1: lower ones, 0: neither */
     bool fraction; /* shown in percent in tables */
-    bool column;   /* a column where runs are compared */
-    bool main;     /* also in the table of `runs compare` */
+    bool column;   /* a column of tables that compare runs */
+    bool main;     /* also a column of `runs compare` */
     bool rare;     /* only shown if it is not 0 */
 } sfp__result_field;
 
@@ -44,9 +44,9 @@ extern const sfp__result_field sfp__result_fields[];
 const sfp__result_field *sfp__result_field_find(const char *key);
 /* Returns that key in `buf`. */
 const char *sfp__result_field_key(const sfp__result_field *f, char buf[SFP__FIELD_KEY_SIZE]);
-/* NAN: not measured, or not a number. */
+/* Returns the value of a field. NAN: not measured, or the field is not a number. */
 double sfp__result_field_value(const sfp__result_field *f, const sfp_result *r);
-/* Whether people see this number of the run. */
+/* Whether this number of the run is shown. */
 bool sfp__result_field_shown(const sfp__result_field *f, const sfp_result *r);
 
 #endif

@@ -385,7 +385,7 @@ static sfp_status get_cells(const sfp__json_in *in, const sfp__json_value *root,
     TRY(sfp__json_need_array(in, root, key, 0, n * n, &cells));
     for (size_t i = 0; i < sfp__json_size(cells); i++) {
         uint64_t v[3] = {0};
-        for (size_t k = 0; k < 3; k++) /* json_array_get returns NULL if its argument is not an array */
+        for (size_t k = 0; k < 3; k++) /* sfp__json_at returns NULL if its argument is not an array */
             TRY(to_cell(in, sfp__json_at(sfp__json_at(cells, i), k), key, k < 2 ? (int64_t)n : COUNT_LIMIT, &v[k]));
         r->confusion[v[0] * n + v[1]] = v[2];
     }
@@ -400,7 +400,7 @@ static sfp_status get_confusion(const sfp__json_in *in, const sfp__json_value *r
         return SFP_OK;
     if (!list && sfp__json_get(root, "confusion_cells"))
         return get_cells(in, root, "confusion_cells", r);
-    if (!list) { /* nothing was evaluated */
+    if (!list) { /* no evaluation was made */
         sfp__free(r->confusion);
         r->confusion = NULL;
         return SFP_OK;
@@ -422,7 +422,7 @@ static sfp_status get_bins(const sfp__json_in *in, const sfp__json_value *from, 
     const sfp__json_value *list = NULL;
     TRY(sfp__json_need_array(in, from, key, SFP__RELIABILITY_BINS, SFP__RELIABILITY_BINS, &list));
     for (size_t b = 0; b < SFP__RELIABILITY_BINS; b++) {
-        const sfp__json_value *bin = sfp__json_at(list, b); /* json_array_get returns NULL if it is not an array */
+        const sfp__json_value *bin = sfp__json_at(list, b); /* NULL if it is not an array */
         TRY(to_cell(in, sfp__json_at(bin, 0), key, COUNT_LIMIT, &c->count[b]));
         TRY(to_cell(in, sfp__json_at(bin, 1), key, (int64_t)c->count[b] + 1, &c->correct[b]));
         TRY(sfp__json_to_real(in, sfp__json_at(bin, 2), key, 0, (double)c->count[b], &c->confidence[b]));

@@ -16,7 +16,7 @@
 #include "run/clock.h"
 #include "run/inbox.h"
 
-enum { SFP__GROUP = 32 }; /* images predicted at once; results depend on it in the last bits */
+enum { SFP__GROUP = 32 }; /* number of unlabelled images that are predicted at once; it affects the last bits of results */
 
 typedef struct sfp__plan sfp__plan;
 typedef struct sfp__position sfp__position;
@@ -48,9 +48,9 @@ typedef struct sfp__delivery {
     int revision_count;
     const sfp__revision *revisions;
     bool save;    /* a checkpoint must be written now, because a sample was forgotten */
-    bool asked;   /* a checkpoint was asked for */
-    bool changed; /* a checkpoint must be written again */
-    bool more;    /* the rest of this group follows: until then nothing is evaluated or saved, and the run is not stopped */
+    bool asked;   /* another thread has requested a checkpoint */
+    bool changed; /* something was learned or predicted, so the next checkpoint differs from the last one */
+    bool more;    /* the next delivery belongs to the same group; until then nothing is evaluated, saved or stopped */
     bool end;     /* the stream has ended, or the run was stopped; the delivery is empty */
 } sfp__delivery;
 
@@ -60,7 +60,7 @@ typedef struct sfp__arrivals_stats {
     char last_error[SFP_ERROR_MAX]; /* its message */
 } sfp__arrivals_stats;
 
-/* What has become of the samples that arrived. */
+/* Counts of the samples that arrived, by what happened to them. */
 typedef struct sfp__arrivals_counts {
     sfp__skipped skipped;
     uint64_t unread; /* part of skipped: images to predict */
@@ -80,14 +80,14 @@ typedef struct sfp__arrivals_kind {
      * until commit. */
     sfp_status (*next)(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err);
     sfp_status (*commit)(sfp__arrivals *a, double seconds, sfp_error *err);
-    /* Records predictions at the time of day `at` (ms), before their lines are written; class_names, probability and unknown have one
-     * entry per image. NULL: they are not recorded. */
+    /* Stores predictions, before their lines are written to predictions.jsonl. at: the time of day (ms). class_names, probability and unknown have
+     * one entry per image. NULL: this kind does not store them. */
     sfp_status (*predicted)(sfp__arrivals *a, const sfp__delivery *d, int64_t at, int64_t timestamp,
                             const char *const *class_names, const float *probability, const float *unknown, sfp_error *err);
-    /* A checkpoint was written because of sfp__delivery.save. */
+    /* Called when the checkpoint that sfp__delivery.save requested has been written. */
     sfp_status (*saved)(sfp__arrivals *a, sfp_error *err);
-    bool (*has_work)(sfp__arrivals *a); /* a run that is stopped still has to serve a request; NULL: never */
-    /* Will predictions be written? Those with ids from *from on are written again. */
+    bool (*has_work)(sfp__arrivals *a); /* true: a run that is being stopped must still serve a request; NULL: never */
+    /* Whether the run writes predictions. *from: lines of predictions.jsonl with ids from this one on are removed and written again. */
     bool (*predicts)(const sfp__arrivals *a, uint64_t *from);
     sfp__arrivals_stats (*stats)(const sfp__arrivals *a);
     void (*write)(const sfp__arrivals *a, sfp__json *j); /* into the object that is open */
@@ -106,7 +106,8 @@ struct sfp__arrivals {
     sfp__clock *clock;  /* NULL: a live stream */
     sfp__store *store;  /* NULL: an indexed stream */
     int64_t generation; /* of the last checkpoint; 0: there is none */
-    atomic_uint checkpoints_asked, checkpoints_done; /* by another thread; as many were written since */
+    atomic_uint checkpoints_asked,
+        checkpoints_done; /* numbers of checkpoints that other threads have requested, and that were written */
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)
@@ -136,10 +137,10 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
 
 /* classes.c: the label of a class in a live stream; a new class gets the next label. */
 sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err);
-/* Live streams: may samples with this label be learned? Not with classes strict, unless the class is known. */
+/* Live streams: whether samples with this label may be learned. With classes strict, the class must be known. */
 bool sfp__classes_allowed(const sfp__classes *c, const char *name);
-/* Reports a label that is not allowed, with the class that may be meant, and writes the message to `text`; "": the label was reported
- * before. file: the name of its sample. */
+/* Counts a label that is not allowed and writes a message to `text`, with the class that is probably meant; "": this label was reported before.
+ * file: the name of its sample. */
 void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file, char text[SFP_ERROR_MAX]);
 
 #endif

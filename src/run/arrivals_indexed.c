@@ -163,7 +163,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         n++;
     bool overload = base->at->query_seconds * p->opt->rate > 1;
     if (count <= SFP__RUN_BACKLOG && !overload)
-        n = 1; /* a short backlog: the batches are processed in turn */
+        n = 1; /* if only few batches wait, they are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
     d->more = n < count;

@@ -1,10 +1,10 @@
-/* Arrivals of a live stream (arrivals.h): the output of the inbox, with the store of samples (stream/sample_store.h), which knows what each
- * sample is at the moment when it is its turn. One output of the inbox becomes several deliveries: groups of unlabelled images, then
- * the batch; or the batch first, if it is small and arrived before. Late labels of sources that cannot deliver an image again are processed
- * between the images in order of arrival.
+/* Arrivals of a live stream (arrivals.h): the output of the inbox. When it is the turn of a sample, the store of samples
+ * (stream/sample_store.h) tells its present label and standing. One output of the inbox becomes several deliveries: groups of unlabelled images,
+ * then the batch; or the batch first, if it is small and arrived before them. Late labels of sources that cannot deliver an image again are
+ * processed in order of arrival between the images.
  *
- * A sample that is part of the learner with another label than the one it has now is a correction: it is delivered apart from the
- * batch. Requests of other processes become such deliveries, too. */
+ * A sample that was learned with another label than its present one is a correction, which is delivered apart from the batch. Requests of other
+ * processes become such deliveries, too. */
 #include "base/monotonic.h"
 #include "run/run_internal.h"
 #include "stream/submitted.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double request_seconds = 0.25; /* between two looks for requests while nothing arrives */
+static const double request_seconds = 0.25; /* time between two checks for requests while nothing arrives */
 
 enum { ERASED_MAX = 256 }; /* requests that one checkpoint serves */
 
@@ -22,7 +22,7 @@ typedef struct live {
     sfp__inbox *inbox;
     sfp__lag lag;
     int warnings_reported;      /* warnings of the source */
-    sfp__inbox_output in;       /* the part of the last output that is not delivered yet */
+    sfp__inbox_output in;       /* the part of the last inbox output that is not delivered yet */
     bool busy;                  /* `in` is not delivered completely */
     bool last;                  /* `in` is the last output */
     sfp__arrival_list group;    /* delivered for prediction */
@@ -31,16 +31,17 @@ typedef struct live {
     sfp__arrival_list waiting;  /* unlabelled images of a source that cannot deliver them again, until their label arrives */
     int pool;                   /* maximum number of batches that are taken at once; 0: they are taken in turn */
     sfp__sample *samples;       /* (batch * pool) delivered for training; their images are in `taken` */
-    bool behind;                /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
+    bool behind;                /* more than SFP__RUN_BACKLOG batches waited, and the queue has not been empty since then */
     sfp__candidate *candidates; /* (batch * pool) allocate adaptive: scratch */
     int *order;                 /* (batch * pool) likewise */
-    bool revises;               /* the learner can take samples out of its sums */
+    bool revises;               /* the learner can subtract samples from its sums */
     sfp__arrival_list revised;  /* delivered for correction */
     sfp__revision *revisions;   /* (revision_capacity) of them */
     size_t revision_capacity;
     /* samples that must be erased after the next checkpoint, and the requests for it */
     int erase_count;
-    bool renames; /* a class was renamed: a run that is stopped corrects its samples first */
+    bool renames; /* a class was renamed, so the run corrects its samples before it stops, unless the store keeps their images */
+    bool served;  /* the last delivery was for requests */
     uint64_t erased[ERASED_MAX];
     int64_t erase_request[ERASED_MAX];
     uint64_t unmatched; /* late labels without an image */
@@ -63,7 +64,7 @@ static void free_live(sfp__arrivals *base)
     sfp__free(a);
 }
 
-/* The counts are those of the store at any time. */
+/* Sets the counts to those of the store, which are always up to date. */
 static void update_counts(live *a)
 {
     sfp__store_counts c = sfp__store_get_counts(a->base.store);
@@ -85,7 +86,7 @@ static bool redelivers(const live *a)
     return a->base.plan->source->ops->set_store != NULL;
 }
 
-/* Samples wait in the store of the source, so that none is dropped. */
+/* Whether the samples of this source are kept in its store until they are learned, so that none is dropped. */
 static bool keeps(const sfp__plan *p)
 {
     return p->source->ops->image != NULL;
@@ -165,7 +166,7 @@ static sfp_status add_revision(live *a, sfp__arrival *i, const char *from, const
     if (to)
         TRY(sfp__classes_number(a->classes, to, &after, err));
     a->revisions[n] = (sfp__revision){.sample = {.rgb = i->rgb, .id = i->id, .label = before, .name = i->name}, .label = after};
-    i->class_name = to ? a->classes->names.name[after] : NULL; /* `to` may be of a request */
+    i->class_name = to ? a->classes->names.name[after] : NULL; /* not `to`, which a request may own */
     sfp__arrival_list_put(&a->revised, i);
     return SFP_OK;
 }
@@ -190,6 +191,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     OWNED_PTR(sfp__arrival_free) sfp__arrival *i = NULL;
     bool found;
+    int32_t number;
     if (!a->revises)
         return sfp__fail(
             err, SFP_EUNSUPPORTED,
@@ -198,12 +200,14 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
         return sfp__fail(err, SFP_EUNSUPPORTED, "the stream does not keep its images, so that its classes cannot be renamed");
     if (r->name && !*r->name) /* by a process that was killed before it answered */
         return SFP_OK;
-    a->renames |= !r->name;
+    a->renames |= !r->name && !keeps(a->base.plan);
     if (!r->name)
         return sfp__store_rename_class(a->base.store, r->file, r->label, err);
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
     if (!found)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
+    if (r->label && is_erased(a, row.id))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: the sample is being forgotten", r->name);
     const sfp__source_ops *ops = a->base.plan->source->ops;
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
         return ops->decided ? ops->decided(a->base.plan->source, row.id, row.name, err) : SFP_OK;
@@ -219,17 +223,16 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     TRY(read_image(a, &row, r->file, i->rgb, err));
     i->name = TAKE(row.name);
     i->id = row.id;
-    if (r->label)
+    if (r->label) { /* the store has the label once nothing can refuse it */
+        TRY(sfp__classes_number(a->classes, r->label, &number, err));
+        TRY(ops->decided ? ops->decided(a->base.plan->source, row.id, i->name, err) : SFP_OK);
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
-    if (r->label && ops->decided)
-        TRY(ops->decided(a->base.plan->source, row.id, i->name, err));
+    }
     if (row.learned) {
         TRY(add_revision(a, i, row.learned, r->label, err));
         if (!r->label)
             erase_later(a, i->id, r->number);
     } else { /* it waited for its label, or was dropped */
-        int32_t number;
-        TRY(sfp__classes_number(a->classes, r->label, &number, err));
         i->class_name = a->classes->names.name[number];
         i->label = -1;
         i->urgent = true;
@@ -264,15 +267,7 @@ static sfp_status take_requests(live *a, sfp_error *err)
 
 /* ------------------------------------------------------------------- deliveries */
 
-/* Has the image of a submitted sample arrived since the source looked for it? Then the source delivers it. */
-static bool has_image_now(live *a, uint64_t id)
-{
-    OWNED uint8_t *bytes = NULL;
-    size_t size;
-    return keeps(a->base.plan) && sfp__store_image(a->base.store, id, &bytes, &size, NULL) == SFP_OK;
-}
-
-/* Records with which label a sample is learned now. If a submitted sample has got another one meanwhile, the source delivers it again. */
+/* Records the label with which a sample was learned. If a submitted sample has got another label meanwhile, the source delivers it again. */
 static sfp_status record_learned(live *a, const sfp__arrival *i, sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
@@ -288,8 +283,10 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool dropped = i->fate == SFP__DISCARD_DROPPED;
-        if (i->lost && has_image_now(a, i->id)) {
+        bool dropped = i->fate == SFP__DISCARD_DROPPED, submitted = false;
+        if (i->lost && keeps(a->base.plan))
+            TRY(sfp__store_has_image(a->base.store, i->id, &submitted, err));
+        if (submitted) { /* since the source looked for it */
             TRY(sfp__submitted_offer(a->base.plan->source, i->id, err));
             continue;
         }
@@ -304,7 +301,7 @@ static sfp_status count_discarded(live *a, sfp_error *err)
     return SFP_OK;
 }
 
-/* Do samples arrive faster than they can be queried? A short burst of a stream with its own arrival times is not overload. */
+/* Whether samples arrive faster than they can be queried. A short burst of a stream with its own arrival times is not overload. */
 static bool is_overloaded(const live *a)
 {
     double given = a->base.plan->opt->rate, rate = given > 0 ? given : sfp__inbox_get_stats(a->inbox).rate;
@@ -347,7 +344,7 @@ static sfp_status take_inbox(live *a, double until, sfp_error *err)
     return count_discarded(a, err);
 }
 
-/* A late label: its image, if it still waits, joins the stream. */
+/* Processes a late label: if its image still waits, the image becomes a sample of the stream. */
 static sfp_status take_label(live *a, const sfp__arrival *label, sfp_error *err)
 {
     if (!sfp__classes_allowed(a->classes, label->class_name)) { /* the image waits for another label */
@@ -404,8 +401,8 @@ static bool has_id(const sfp__arrival_list *list, uint64_t id)
     return i != NULL;
 }
 
-/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and wait
- * for their labels first. */
+/* Takes the next group of images to predict. A late label ends the group, because its image may be in the group and must be predicted before it
+ * can get a label. */
 static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
 {
     sfp__arrival_list *unlabelled = &a->in.unlabelled;
@@ -436,14 +433,14 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
-/* Decides by the store what a labelled image is now: a sample of the batch, a correction, or nothing, because its label has changed again
- * or because it was forgotten. Takes ownership. */
+/* Adds a labelled image to the batch or to the corrections, as its row in the store demands. It is freed if its label has changed again, or
+ * if it was or is being forgotten. Takes ownership of the image. */
 static sfp_status sort_arrival(live *a, sfp__arrival *i, sfp__arrival_list *batch, sfp_error *err)
 {
     OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     TRY(sfp__store_get(a->base.store, i->id, &row, err));
-    bool current = row.standing != SFP__FORGOTTEN && row.label && strcmp(row.label, i->class_name) == 0;
+    bool current = row.standing != SFP__FORGOTTEN && !is_erased(a, i->id) && row.label && strcmp(row.label, i->class_name) == 0;
     bool done = row.learned && row.label && strcmp(row.learned, row.label) == 0;
     if (!current || done || has_id(batch, i->id) || has_id(&a->revised, i->id))
         return SFP_OK;
@@ -455,8 +452,8 @@ static sfp_status sort_arrival(live *a, sfp__arrival *i, sfp__arrival_list *batc
     return SFP_OK;
 }
 
-/* Adaptive allocation: chooses samples among all that were taken; the others are dropped, but never urgent ones. Until then a sample has
- * the label of the source, because a class of which all samples are dropped does not become one of the stream. */
+/* Adaptive allocation: chooses samples among all that were taken. The others are dropped; urgent ones are always chosen. Up to here samples have
+ * labels of the source: a class whose samples are all dropped must not become a class of the stream. */
 static void choose_samples(live *a)
 {
     int batch = a->base.plan->opt->learner.batch, urgent = 0, n = 0, next = 0;
@@ -505,7 +502,7 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     for (sfp__arrival *i = a->taken.first; i; i = i->next) {
         if (i->fate != SFP__DISCARD_NONE)
             continue;
-        if (d->count == batch) { /* urgent ones */
+        if (d->count == batch) { /* the batch is full: the samples that are left are urgent, so they are kept for the next one */
             i->fate = SFP__DISCARD_SKIPPED;
             continue;
         }
@@ -537,15 +534,17 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    if (!a->busy && a->revised.count == 0 && a->erase_count == 0) /* else those of the start are not delivered yet */
+    bool turn = a->served && !a->last; /* of samples: many requests must not keep them from being learned */
+    if (!a->busy && a->revised.count == 0 && a->erase_count == 0 && !turn) /* else those of the start are not delivered yet */
         TRY(take_requests(a, err));
     bool served = a->revised.count > 0 || a->erase_count > 0;
+    a->served = served;
     bool held = a->held.first != NULL;
     *d = (sfp__delivery){.arrived = -1, .end = a->last && !a->busy && !served && !held};
     if (d->end)
         return SFP_OK;
     if (!a->busy && !served && !held)
-        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + request_seconds), err));
+        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + (turn ? 0 : request_seconds)), err));
     d->changed = a->in.count > 0 || served || held;
     bool batch_first = served || held || (a->in.batch_first && a->in.batch.count > 0);
     if (!batch_first)
@@ -581,12 +580,25 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
     return sfp__store_commit_if_due(base->store, err);
 }
 
+/* An image that waits for its label is not kept after its sample was forgotten. */
+static void free_erased(live *a)
+{
+    for (int n = a->waiting.count; n > 0; n--) {
+        sfp__arrival *i = sfp__arrival_list_take(&a->waiting);
+        if (is_erased(a, i->id))
+            sfp__arrival_free(i);
+        else
+            sfp__arrival_list_put(&a->waiting, i);
+    }
+}
+
 static sfp_status saved(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
     if (a->erase_count == 0)
         return SFP_OK;
     TRY(sfp__store_erase(base->store, a->erase_count, a->erased, a->erase_request, err));
+    free_erased(a);
     for (; a->erase_count > 0; a->erase_count--)
         TRY(sfp__store_answer(base->store, a->erase_request[a->erase_count - 1], SFP_OK, NULL, err));
     update_counts(a);

@@ -2,12 +2,14 @@
  *
  *     read -> learn -> write everything learned in the unit to a new file of the share -> commit {messages, name of the file}
  *
- * The file is cumulative and the commit is one fenced step of the log. So a crash before it leaves a file that nobody reads, and the
- * messages are delivered again; after it, nothing is left to do. The log is the store of samples: there is no other one, and the share has
- * all that a worker needs to resume. A worker that is fenced drops what it has not committed, and loads what is committed.
+ * A unit has its own sums: it is a worker (Redis) or a partition (Kafka). The file of a unit contains everything learned in it so far, and a
+ * commit is one atomic operation of the log. If a worker crashes before the commit, its new file is not used and the messages are delivered
+ * again; after the commit nothing is missing. A run on a log has no store of samples: the log and the share contain everything that a worker
+ * needs to resume. The log refuses a commit (it fences the worker) if another worker has taken over one of the messages. The worker then discards
+ * what it has not committed, and loads the committed file.
  *
  *     DIR/log                          the log, as KIND:STREAM@ADDRESS/GROUP
- *     DIR/model.safetensors            a learner without samples: it says what the sums of all workers are over
+ *     DIR/model.safetensors            a learner without samples: its backbone and settings are those of all workers
  *     DIR/UNIT.SEQUENCE.N.safetensors  what a unit has learned: the committed file, the one before, and files that were not committed */
 #include "base/monotonic.h"
 #include "base/rng.h"
@@ -26,9 +28,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES_ALONE = 3, TRIES_MAX = 10 }; /* deliveries without a commit: learned in a batch of its own; set aside */
-static const double poll_seconds = 0.2;   /* a read waits at most so long, so that a stop is noticed */
-static const double pause_max = 5;        /* between two attempts to reach the log or the share */
+/* After this many deliveries without a commit, a message may be what stops workers: it is learned in a batch of its own, then set aside. */
+enum { TRIES_ALONE = 3, TRIES_MAX = 10 };
+static const double poll_seconds = 0.2; /* maximum time of a read, so that a stop is noticed */
+static const double pause_max = 5;      /* maximum time between two attempts to reach the log or the share */
 
 typedef struct shared {
     sfp__arrivals base;
@@ -36,8 +39,8 @@ typedef struct shared {
     sfp__learner *learner;
     sfp__log *log;
     bool connected, reported;
-    double retry_at, pause; /* of a log or a share that cannot be reached */
-    /* the unit */
+    double retry_at, pause; /* the next attempt to reach the log or the share, and the pause before it */
+    /* the unit that is loaded */
     char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
     sfp__share_value at;                /* committed */
     char committed[SFP__LOG_VALUE_MAX]; /* its value in the log */
@@ -45,13 +48,13 @@ typedef struct shared {
     uint64_t samples, digest;           /* learned, committed or not */
     /* messages: read -> taken (delivered) -> held (learned or set aside, not committed) */
     sfp__messages read, taken, held;
-    double read_at, held_at; /* of the first one */
+    double read_at, held_at; /* when the first message of `read` and of `held` was read */
     double save_seconds;
-    char sought_unit[SFP__LOG_NAME_MAX]; /* was read again from the offset `sought` on */
+    char sought_unit[SFP__LOG_NAME_MAX]; /* the last unit that was read again, from the offset `sought` on */
     int64_t sought;
-    bool unanswered;  /* messages before those in `held` (offsets): all are read again */
+    bool unanswered;  /* partitions: a message before those in `held` has no answer yet, so all are read again */
     bool alone;       /* the delivery must be committed at once */
-    unsigned process; /* random */
+    unsigned process; /* a random number that identifies this process */
     uint64_t answered, rejected, offered;
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
@@ -76,8 +79,8 @@ static void free_shared(sfp__arrivals *base)
     sfp__free(a);
 }
 
-/* A failure that may pass: the log or the share cannot be reached. Nothing is learned until then, and nothing is lost. */
-static void put_off(shared *a, const char *why)
+/* Schedules another attempt, because the log or the share cannot be reached. Until it succeeds nothing is learned, and nothing is lost. */
+static void schedule_retry(shared *a, const char *why)
 {
     a->pause = fmin(pause_max, a->pause > 0 ? 2 * a->pause : 0.1);
     a->retry_at = sfp__monotonic_seconds() + a->pause;
@@ -90,10 +93,10 @@ static void lose_connection(shared *a, const sfp_error *why)
 {
     a->connected = false;
     sfp__messages_done(&a->read); /* they are delivered again */
-    put_off(a, why->message);
+    schedule_retry(a, why->message);
 }
 
-static void works_again(shared *a)
+static void report_recovery(shared *a)
 {
     if (a->reported)
         sfp__plan_info(a->base.plan, "%s: learning continues", a->base.plan->data);
@@ -117,7 +120,8 @@ static sfp_status load_file(shared *a, const char *name, sfp_error *err)
     return sfp__learner_load(a->learner, path, err);
 }
 
-/* Loads the file before the committed one. The log may deliver the difference again; if it cannot, that is said. */
+/* Loads the file before the committed one, which is damaged. A log with offsets delivers the missing messages again; otherwise a warning tells
+ * how many samples are missing. */
 static sfp_status load_previous(shared *a, const char *unit, const sfp_error *why, sfp_error *err)
 {
     char path[PATH_MAX], method[SFP__NAME_MAX];
@@ -138,7 +142,7 @@ static sfp_status load_previous(shared *a, const char *unit, const sfp_error *wh
     return SFP_OK;
 }
 
-/* Loads what is committed of the unit, and drops everything else. */
+/* Loads the committed file of the unit, and discards everything that was learned and not committed. */
 static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
 {
     const char *dir = a->base.plan->opt->share;
@@ -173,7 +177,7 @@ static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
     return SFP_OK;
 }
 
-/* Loads the unit and reads its messages again from there. */
+/* Loads the unit and makes the log deliver its messages again from the commit on. */
 static sfp_status reload(shared *a, sfp_error *err)
 {
     char unit[SFP__LOG_NAME_MAX];
@@ -192,15 +196,15 @@ static void remove_file(const shared *a, const char *name)
         (void)unlink(path);
 }
 
-/* The commit of this value has succeeded. */
-static void is_committed(shared *a, const sfp__share_value *value)
+/* Called when the commit of this value has succeeded. */
+static void record_commit(shared *a, const sfp__share_value *value)
 {
     remove_file(a, a->at.previous);
     a->at = *value;
     sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
     sfp__messages_done(&a->held);
-    works_again(a);
+    report_recovery(a);
 }
 
 static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *err)
@@ -216,8 +220,8 @@ static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *er
     return SFP_OK;
 }
 
-/* Another worker has what this one has learned since its last commit, or takes it over now. */
-static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
+/* Called when the log has refused a commit, because another worker has taken over the messages that were learned since the last commit. */
+static sfp_status handle_fencing(shared *a, const char *file, sfp_error *err)
 {
     if (a->log->unit_taken[0])
         return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
@@ -227,7 +231,7 @@ static sfp_status is_fenced(shared *a, const char *file, sfp_error *err)
     return reload(a, err);
 }
 
-/* Writes what was learned and commits it. What cannot be reached is tried again later. */
+/* Writes the sums to a new file and commits it. If the log or the share cannot be reached, this is tried again later. */
 static sfp_status commit_held(shared *a, sfp_error *err)
 {
     sfp__share_value v;
@@ -244,7 +248,7 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status) {
-        put_off(a, why.message);
+        schedule_retry(a, why.message);
         return SFP_OK;
     }
     a->save_seconds = sfp__monotonic_seconds() - begin;
@@ -257,17 +261,17 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status)
         return sfp__fail(err, status, "%s", why.message);
     if (fenced) {
-        status = is_fenced(a, v.file, &why);
+        status = handle_fencing(a, v.file, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
         return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
     }
-    is_committed(a, &v);
+    record_commit(a, &v);
     return SFP_OK;
 }
 
-/* After a connection was lost: has the log done what it was asked? */
-static sfp_status resolve(shared *a, sfp_error *err)
+/* After a lost connection: finds out whether the commit without a reply has succeeded. */
+static sfp_status resolve_attempt(shared *a, sfp_error *err)
 {
     char value[SFP__LOG_VALUE_MAX];
     sfp__share_value v;
@@ -276,7 +280,7 @@ static sfp_status resolve(shared *a, sfp_error *err)
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
     TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {
-        is_committed(a, &v);
+        record_commit(a, &v);
     } else if (strcmp(value, a->committed) != 0) { /* the log has lost a commit, or another worker has made one */
         sfp__plan_warn(a->base.plan, "%s: the log does not have the last commit of %s; what it has is used", a->base.plan->data,
                        a->unit);
@@ -293,18 +297,19 @@ static sfp_status reconnect(shared *a, sfp_error *err)
     sfp_error why = {0};
     sfp_status status = a->log->ops->connect(a->log, &why);
     if (!status)
-        status = resolve(a, &why);
+        status = resolve_attempt(a, &why);
     if (status == SFP_EIO)
         lose_connection(a, &why);
     else if (status)
         return sfp__fail(err, status, "%s", why.message);
     a->connected = status == SFP_OK;
-    if (a->connected && !a->held.first) /* else a commit tells whether it works */
-        works_again(a);
+    if (a->connected && !a->held.first) /* otherwise the next commit shows whether the connection works */
+        report_recovery(a);
     return SFP_OK;
 }
 
-/* How long messages may be held: more if a commit takes long, but never until another worker takes them over. */
+/* The maximum time for which learned messages are held before they are committed: longer if commits are slow, but shorter than the time after
+ * which another worker takes them over. */
 static double commit_seconds(const shared *a)
 {
     double wish = a->base.plan->opt->checkpoint_seconds;
@@ -319,7 +324,8 @@ static bool same_block(const shared *a, const sfp__message *x, const sfp__messag
     return x->offset < 0 || x->offset / batch == y->offset / batch;
 }
 
-/* Is there a batch? Batches of a partition are cut at multiples of its offset, so that they do not depend on the worker. */
+/* Whether `read` contains a complete batch. Batches of a partition end at multiples of the batch size in its offsets, so that they are the same
+ * for every worker. */
 static bool is_full(const shared *a)
 {
     int batch = a->base.plan->opt->learner.batch;
@@ -330,9 +336,9 @@ static bool is_full(const shared *a)
             last->tries >= TRIES_ALONE || sfp__monotonic_seconds() - a->read_at >= wait);
 }
 
-/* A log that does not count deliveries (offsets): DIR/UNIT.tries has the offset from which the unit was last read, how often in turn by a
- * worker that stopped without a commit, and the process that reads it now. Messages at which workers stop are learned one by one from the
- * third time on, so that the one at fault becomes the first. */
+/* A log with offsets does not count deliveries, so the share does. DIR/UNIT.tries contains the offset from which the unit was last read, how many
+ * times in a row a worker has read from it and stopped without a commit, and the process that reads now. From the third time on messages are
+ * learned one by one, so that the message that stops workers becomes the first one and can be set aside. */
 typedef struct tries {
     char path[PATH_MAX];
     long long offset, count;
@@ -380,7 +386,7 @@ static sfp_status count_tries(const shared *a, sfp__messages *list, sfp_error *e
     return SFP_OK;
 }
 
-/* The unit goes to another worker while this one works: that was not a try. */
+/* Called when the unit goes to another worker while this one still runs: its reading is then not counted as an attempt that failed. */
 static void release_unit(shared *a)
 {
     tries t;
@@ -392,8 +398,8 @@ static void release_unit(shared *a)
     a->attempted[0] = '\0';
 }
 
-/* The messages of a partition begin with the first one that is not committed. If there is a gap, as when an earlier file is used, they are
- * read again; a gap that stays is one of the log. */
+/* Checks that the messages of a partition begin with the first one that is not committed. If there is a gap, for example because an earlier file
+ * is used, they are read again. If the gap remains, the log has deleted these messages. */
 static sfp_status begin_at_commit(shared *a, sfp__messages *list, sfp_error *err)
 {
     int64_t want = a->at.offset > 0 ? a->at.offset : 0;
@@ -487,7 +493,7 @@ static sfp_status prepare(shared *a, sfp__message *m, uint8_t *rgb, sfp_error *e
 {
     char shown[SFP__NAME_MAX];
     if (m->tries > TRIES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "was delivered %lld times and never committed: it may stop workers",
+        return sfp__fail(err, SFP_ELIMIT, "was delivered %lld times and never committed, so it may be what stops workers",
                          (long long)m->tries);
     if (m->label && (!*m->label || strlen(m->label) > SFP__CLASS_NAME_MAX || !sfp__utf8_valid(m->label)))
         return sfp__fail(err, SFP_EFORMAT, "the label is empty, too long or not UTF-8");
@@ -497,8 +503,8 @@ static sfp_status prepare(shared *a, sfp__message *m, uint8_t *rgb, sfp_error *e
     return decode(a, m, rgb, err);
 }
 
-/* Appends the message to STREAM:rejected. */
-static sfp_status set_aside(shared *a, const sfp__message *m, const char *why, sfp_error *err)
+/* Appends the id, the label and the reason of a message that cannot be learned to STREAM:rejected. */
+static sfp_status reject_message(shared *a, const sfp__message *m, const char *why, sfp_error *err)
 {
     const sfp__log_field fields[] = {{"message", m->id}, {"id", m->name ? m->name : ""}, {"label", m->label ? m->label : ""},
                                      {"reason", why},    {"worker", a->log->worker},     {0}};
@@ -530,7 +536,7 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
         if (status) {
-            TRY(set_aside(a, took, why.message, err));
+            TRY(reject_message(a, took, why.message, err));
         } else if (took->label) {
             sfp__sample *s = &a->samples_out[d->count++];
             *s = (sfp__sample){.rgb = rgb, .id = a->offered, .name = took->name};
@@ -554,7 +560,8 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
-/* Appends an answer, at least once. age: of the state that answered; NAN: it is the learner. */
+/* Appends an answer to the log; after a failure it may appear twice. age: seconds since the state that answered was written; NAN: the learner
+ * answered. */
 static sfp_status answer(shared *a, const sfp__message *m, const char *class_name, float probability, float unknown, double age,
                          sfp_error *err)
 {
@@ -581,7 +588,7 @@ static sfp_status refresh_sum(shared *a, sfp_error *err)
         return SFP_OK;
     a->sum.looked_at = now;
     if (stat(o->answer_with, &st) != 0 || (a->sum.predictor && memcmp(&st.st_mtim, &a->sum.changed, sizeof st.st_mtim) == 0))
-        return SFP_OK; /* until there is one the learner answers */
+        return SFP_OK; /* the learner answers until there is a file */
     TRY(sfp__predictor_open(o->vit, o->pool, o->answer_with, SFP__GROUP, &p, err));
     sfp__predictor_free(a->sum.predictor);
     a->sum.predictor = p;
@@ -615,7 +622,7 @@ static sfp_status answer_with_sum(shared *a, sfp__delivery *d, sfp_error *err)
     return SFP_OK;
 }
 
-/* A partition goes to another worker: what was learned from it is committed, unless it has gone already. */
+/* Called when a partition goes to another worker: commits what was learned from it, unless the partition is lost already. */
 static void on_revoke(void *ctx, const char *unit, bool lost)
 {
     shared *a = ctx;
@@ -649,7 +656,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
                (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
     if (a->connected && due)
         TRY(commit_held(a, err));
-    if (stopped) { /* what was not committed is delivered to others */
+    if (stopped) { /* the log delivers messages that were not committed to other workers */
         release_unit(a);
         d->end = true;
         return SFP_OK;
@@ -668,7 +675,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     sfp_status status = deliver(a, d, &why);
     if (!status)
         status = answer_with_sum(a, d, &why);
-    if (status == SFP_EIO) { /* a message could not be set aside: all of them are delivered again */
+    if (status == SFP_EIO) { /* a message could not be set aside: the log delivers all of them again */
         lose_connection(a, &why);
         sfp__messages_done(&a->taken);
         *d = (sfp__delivery){.arrived = -1};
@@ -694,7 +701,8 @@ static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t
     return SFP_OK;
 }
 
-/* The delivery was learned. Messages without an answer, because the log could not be reached, are delivered again. */
+/* Called when the delivery has been learned. Messages whose answer could not be written, because the log could not be reached, are delivered
+ * again. */
 static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
 {
     shared *a = (shared *)base;
@@ -739,7 +747,7 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
 
 static void write_json(const sfp__arrivals *base, sfp__json *j)
 {
-    (void)base, (void)j; /* there are no checkpoints but those in the share */
+    (void)base, (void)j; /* the files in the share replace checkpoints */
 }
 
 static bool read_json(sfp__arrivals *base, const sfp__json_value *j, int task)

@@ -9,7 +9,7 @@
 #include "stream/source.h"
 #include "stream/tasks.h"
 
-/* Fails unless the samples of the source are what the backbone takes: images, or features of its size. `key` is the setting that
+/* Fails if the samples of the source are not what the backbone accepts: images, or features of its size. `key` is the setting that
  * names the source. */
 sfp_status sfp__check_input(const sfp_source *s, const sfp__vit_config *c, const char *key, const char *name, sfp_error *err);
 

@@ -130,7 +130,7 @@ static const char *find_similar(const sfp__classes *c, const char *name)
     return NULL;
 }
 
-/* A class has appeared. A label with a typing error adds a class, too: warns if it resembles a known one. */
+/* Adds a class that has appeared. A label with a typing error would add a class, too, so a warning is given if the name resembles a known class. */
 static sfp_status add_known(sfp__classes *c, const char *name, bool warns, sfp_error *err)
 {
     char new[SFP__NAME_MAX], old[SFP__NAME_MAX];
@@ -202,7 +202,7 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
         (void)snprintf(number, sizeof number, "class %d", k);
         TRY(add_known(c, name ? name : number, false, err));
         TRY(sfp__classes_number(c, name ? name : number, &got, err));
-        if (got != k) /* a state or a result may be wrong */
+        if (got != k) /* the file of the state or result names a class twice */
             return sfp__fail(err, SFP_EFORMAT, "%s: classes %d and %d have the same name", p->data, got, k);
     }
     return SFP_OK;

@@ -104,7 +104,7 @@ static void enqueue_arrived(sfp__clock *c, bool idle)
             c->held = true;
             return;
         }
-        if (c->held) { /* the queue has space: the blocked batch arrives now, and all later ones are delayed by the same time */
+        if (c->held) { /* the queue has space again: the blocked batch arrives now, and all later ones are delayed by the same time */
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }

@@ -91,8 +91,8 @@ void sfp__clock_done(sfp__clock *c);
 
 /* The batches to process now: one, or with a pool all that wait. NULL: the stream has ended, or the run was stopped. */
 const int64_t *sfp__clock_next(sfp__clock *c, int *count);
-/* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
- * uses the wall clock instead. Time advances when all of them are processed. */
+/* Records that the first n batches of the delivery were processed in `seconds` (n 0: unlabelled images that arrived with them). REAL uses the wall
+ * clock instead of `seconds`. Time advances when the whole delivery is processed. */
 void sfp__clock_advance(sfp__clock *c, int n, double seconds);
 /* REAL: excludes the last `seconds`, as if they had not passed. */
 void sfp__clock_exclude(sfp__clock *c, double seconds);

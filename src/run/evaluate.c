@@ -70,7 +70,7 @@ static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place,
     return SFP_OK;
 }
 
-/* Consecutive images, whose queries are consecutive, too. */
+/* Consecutive images of the test set. Their queries are consecutive in the array of queries. */
 typedef struct stretch {
     int64_t first; /* in the whole test set */
     int count;

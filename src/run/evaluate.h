@@ -1,5 +1,5 @@
-/* Accuracy on the test sets. Images are decoded once if they fit into memory. Queries are computed once; a closed-form head alone
- * then needs no images. */
+/* Accuracy on the test sets. Images are decoded once if they fit into memory. Queries are computed once; after that, a closed-form head needs no
+ * images. */
 #ifndef SFP_RUN_EVALUATE_H
 #define SFP_RUN_EVALUATE_H
 
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 #define SFP__EVALUATOR_MEMORY ((size_t)1 << 30)
-/* Not a failure: the run was stopped during an evaluation, and nothing was recorded. TRY passes it up to run.c. */
+/* A status that is not a failure: the run was stopped during an evaluation, and nothing was recorded. TRY returns it up to run.c. */
 #define SFP__STOPPED ((sfp_status)127)
 
 /* Called every few images with the number of images that are done. */

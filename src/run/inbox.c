@@ -158,8 +158,8 @@ static void put_unlabelled(sfp__inbox *b, sfp__arrival *a)
 
 /* ---------------------------------------------------------------- the reader */
 
-/* Finds the sample of the image in the store, or adds it. The source does this if it can deliver an image again. Otherwise an image that
- * is sent again under its name is the one that waits for a label, or was dropped, as after a kill. */
+/* Finds the sample of the image in the store, or adds one. A source that can deliver an image again has done this itself. For other sources, an
+ * image with the name of a sample that waits for a label or was dropped is this sample, sent again (for example after a kill). */
 static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const sfp__raw_image *p, sfp__arrival *a, sfp_error *err)
 {
     a->id = origin->id;
@@ -180,7 +180,7 @@ static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const s
     return sfp__store_moved(b->opt.store, row.id, a->name, &none, a->class_name, err);
 }
 
-/* Replaces the name of a class that was renamed. */
+/* Replaces the name of a renamed class by its present one. */
 static sfp_status follow_rename(sfp__inbox *b, const char **name, sfp_error *err)
 {
     OWNED char *class = NULL;
@@ -194,7 +194,7 @@ static sfp_status follow_rename(sfp__inbox *b, const char **name, sfp_error *err
     return SFP_OK;
 }
 
-/* Decodes the image that next delivered. One that cannot be decoded, or that the source lost, is discarded. Frees *p. */
+/* Decodes an image that the source has delivered. An image that cannot be decoded, or that the source could not read, is discarded. Frees *p. */
 static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp__arrival **out,
                                sfp_error *err)
 {
@@ -287,11 +287,12 @@ static void *work(void *arg)
             status = atomic_load(&b->stop) ? SFP_OK : failed;
             break;
         }
-        if (!status && errors) /* errors that passed are only warnings */
+        if (!status && errors) /* the source has recovered, so its errors become a warning */
             sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
-            status = SFP_OK; /* err has the reason */
-        if (!status)
+            status = SFP_OK; /* make_arrival discards the sample, and err says why */
+        bool taken = !status;
+        if (taken)
             status = make_arrival(b, &record, &p, arrived, &a, &err);
         if (!status && a->fate == SFP__DISCARD_SKIPPED)
             a->why = sfp__strdup(err.message);
@@ -304,7 +305,7 @@ static void *work(void *arg)
         else
             put(b, a);
         pthread_mutex_unlock(&b->lock);
-        errors = status ? errors + 1 : 0;
+        errors = !status ? 0 : taken ? ERRORS_MAX : errors + 1; /* an image that cannot be recorded must not be lost in silence */
         failed = status;
     }
     pthread_mutex_lock(&b->lock);

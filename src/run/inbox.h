@@ -1,11 +1,11 @@
 /* The inbox of a live source: a background thread reads images as they arrive, decodes them, gives each an id of the store of samples
  * and puts them into bounded queues.
  *
- * Labelled images form batches of b in order of arrival. An incomplete batch waits for at most max_wait seconds after its first image,
- * and only until an image without a label asks for a prediction. Batches that are complete while the learner is busy wait in a queue. If
- * it is full, the policy decides, as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked.
- * The first image of a class, late labels and corrections are never dropped. Unlabelled images and late labels have a queue of their
- * own; if it is full, the source is blocked: no question is dropped.
+ * Labelled images form batches of b in order of arrival. An incomplete batch waits for more images until max_wait seconds after its first image,
+ * or until an unlabelled image arrives. Batches that are complete while the learner is busy wait in a queue. If it is full, the policy decides,
+ * as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked. The first image of a class, late labels and
+ * corrections are never dropped. Unlabelled images and late labels have a queue of their own. If it is full, the source is blocked, so none of
+ * them is dropped.
  *
  * Every image leaves the inbox in one of three lists, so that counts add up: `batch` (to train on), `unlabelled` or
  * `discarded`. */
@@ -25,7 +25,7 @@ typedef enum sfp__discard_reason { SFP__DISCARD_NONE, SFP__DISCARD_DROPPED, SFP_
 typedef struct sfp__arrival {
     struct sfp__arrival *next; /* in its list */
     char *name;
-    uint64_t id;            /* in the store; not of a label alone */
+    uint64_t id;            /* of its sample in the store; unset for a label alone */
     double at;              /* sfp__monotonic_seconds() of its arrival */
     int32_t label;          /* in the source; -1: none */
     const char *class_name; /* of the label; owned by the source */
@@ -33,7 +33,7 @@ typedef struct sfp__arrival {
     bool urgent;            /* never dropped */
     bool lost;              /* the source had no image */
     sfp__discard_reason fate;
-    char *why; /* it was skipped; NULL: another reason, or no memory for the text */
+    char *why; /* why the image was skipped; NULL: it was not skipped, or there is no memory for the text */
 } sfp__arrival;
 
 void sfp__arrival_free(sfp__arrival *a);
@@ -81,9 +81,9 @@ typedef struct sfp__inbox_output {
     bool end;         /* the source has ended, and no batch is left */
 } sfp__inbox_output;
 
-/* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. The last batch may be short, and so
- * may one that has waited for max_wait, or before a question. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
- * when sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
+/* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. A batch may be short if it is the last one, has waited
+ * for max_wait, or is followed by an unlabelled image. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or when
+ * sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
 /* With a pool: if at most `batches` wait, they are taken one at a time. 0 (the initial value): all waiting batches are taken
  * together. */

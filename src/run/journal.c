@@ -122,7 +122,7 @@ static void put_time(sfp__json *j, int64_t at)
     sfp__json_string(j, "time", n ? text : NULL);
 }
 
-/* live: the line also has unknown and the time. */
+/* Writes a line of predictions.jsonl. live: the line also contains the score "unknown" and the time. */
 static sfp_status put_prediction(sfp__journal *j, const sfp__stored_prediction *p, bool live, sfp_error *err)
 {
     sfp__json line = {.text = sfp__line_log_begin(j->predictions)};
@@ -170,7 +170,7 @@ static sfp_status put_missing(void *ctx, const sfp__stored_prediction *p, sfp_er
     return put_prediction(ctx, p, true, err);
 }
 
-/* Writes the predictions of the store whose lines a killed process has not written. */
+/* Writes the lines of predictions that are in the store but not in the log, because a process was killed before it wrote them. */
 static sfp_status complete_predictions(sfp__journal *j, sfp__store *store, sfp_error *err)
 {
     uint64_t last = 0;
@@ -327,7 +327,7 @@ typedef struct side {
     int all, max_shown, seen, shown;
 } side;
 
-/* Is the next sample of a side shown? The shown samples are evenly spread. */
+/* Whether the next sample of a side is shown. The shown samples are evenly spread. */
 static bool is_shown(side *a)
 {
     bool yes = a->shown < a->max_shown && a->seen == (int)((int64_t)a->shown * a->all / a->max_shown);
@@ -345,7 +345,7 @@ static int smaller(int a, int b)
 static void keep_shown(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp__timestamp_details *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
-    if (p->opt->vit->config.rows) /* there is nothing to see */
+    if (p->opt->vit->config.rows) /* rows of features cannot be shown as images */
         return;
     side inside = {.all = t->coreset_count}, outside = {.all = d->count - t->coreset_count};
     /* half of the images for each side; more if the other side has fewer */

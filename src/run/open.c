@@ -66,7 +66,7 @@ static sfp_status load_init_state(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     sfp__learner *l = run->learner;
     TRY(sfp__learner_load(l, run->init_state, err));
-    if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen for good */
+    if (!p->tasks.free && sfp__learner_task(l) > 0) /* the components of its earlier tasks would stay frozen */
         return sfp__fail(err, SFP_EINVAL,
                          "%s: the state is of task %d of %d, expected one of the first task or of a stream without tasks "
                          "(--tasks free), because each task has its own fingerprints",
@@ -82,7 +82,7 @@ static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
     run->evaluator->on_progress = sfp__run_report_evaluation;
     run->evaluator->progress_ctx = run;
     run->evaluator->max_skipped = sfp__plan_max_skipped(p, (uint64_t)run->evaluator->total);
-    run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live stream ends by being stopped and is evaluated then */
+    run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* stopping a live stream ends it, and it is evaluated afterwards */
     return SFP_OK;
 }
 

@@ -33,7 +33,7 @@ static sfp_status check_shard(const sfp__opt *o, const char *text, sfp_error *er
     return sfp__shard_parse(text, &index, &count, err);
 }
 
-/* authors:K is -K. */
+/* Parses the order of the classes; authors:K becomes -K. */
 static bool parse_order(const char *text, int *out)
 {
     static const char authors[] = "authors:";
@@ -55,7 +55,7 @@ static sfp_status check_order(const sfp__opt *o, const char *text, sfp_error *er
 
 #define CLASSES_WORDS "open|strict"
 
-/* The words of a run, or the number of a learner. */
+/* Accepts the words of a run, and the number of classes of a learner. */
 static sfp_status check_classes(const sfp__opt *o, const char *text, sfp_error *err)
 {
     sfp__learner_options scratch;
@@ -65,7 +65,7 @@ static sfp_status check_classes(const sfp__opt *o, const char *text, sfp_error *
                          o->name, text);
 }
 
-/* Whether the stream has these classes and domains is checked when it is open. */
+/* Checks only the form. Whether the stream has these classes and domains is checked after it has been opened. */
 static sfp_status check_tasks(const sfp__opt *o, const char *text, sfp_error *err)
 {
     (void)o;
@@ -128,7 +128,7 @@ const sfp__opt sfp__run_table[] = {
     SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32", SFP__PRECISION_HELP,
                     .scope = SFP__SCOPE_ENGINE, .example = "--precision f32", .see = "backbone"),
     SFP__ROW_GROUP("Clock"),
-    /* at a lower rate, times of arrival could overflow */
+    /* the minimum prevents an overflow of arrival times */
     SFP__ROW_REAL("rate", "LAMBDA|max", "max", 1e-9, 1e300,
                   "Arrival rate in samples per second, whether or not the learner is ready; max: no sample waits or is dropped.",
                   AT(rate), .named = {"max", 0}, RESULT_ONLY, .resume = SFP__RESUME_LIVE, .example = "--rate 200",
@@ -223,7 +223,8 @@ const sfp__opt sfp__run_table[] = {
         "arrives. Default: 1; on standard input with --clock off, batches wait until they are full.",
         AT(max_wait), ONLY_LIVE, OUTPUT, .example = "--data dir:inbox --max-wait 5", .see = "batch data"),
     SFP__ROW_INT("keep-images", "MIB", "1024", 1, INT64_C(1) << 30,
-                 "Submitted samples, and watch:DIR,sync: maximum size of the images that are kept for corrections and late labels, in MiB. The oldest are removed "
+                 "Submitted samples, and watch:DIR,sync: maximum size of the images that are kept for corrections and late "
+                 "labels, in MiB. The oldest are removed "
                  "first, but none that still waits to be learned.",
                  AT(image_mebibytes), ONLY_LIVE, OUTPUT, .example = "--data submitted --keep-images 256", .see = "data"),
     SFP__ROW_INT("log-size", "BYTES", "67108864", 0, INT64_C(1) << 50,
@@ -279,7 +280,7 @@ const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_tab
 
 enum { PRESET_BEST, PRESET_PAPER }; /* the words of the row */
 
-/* When an option of a preset is set, beside the choice of the preset. */
+/* Additional condition under which a preset sets an option. */
 typedef enum preset_condition {
     PRESET_ALWAYS,
     PRESET_IF_RATED,      /* there is an arrival rate */
@@ -317,7 +318,7 @@ static const struct {
                        {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
 enum { PRESET_SETTINGS = sizeof preset_settings / sizeof *preset_settings };
 
-/* Does the preset in use set row i of the list? */
+/* Whether the preset in use sets row i of the list. */
 static bool is_in_preset(const sfp__args *a, int i)
 {
     return preset_settings[i].preset == sfp__args_choice(a, "preset") && holds(a, preset_settings[i].condition);
@@ -380,7 +381,7 @@ static sfp_status check_layers(const sfp__args *a, const sfp__vit_config *vit, s
     return SFP_OK;
 }
 
-/* Is a flag on only because a default or a preset, which do not know the backbone, says so? */
+/* Whether a flag is on only by a default or a preset. These do not know the backbone, so the flag may be turned off. */
 static bool is_preset(const sfp__args *a, const char *key)
 {
     return sfp__args_flag(a, key) && sfp__args_rank(a, key) <= SFP__RANK_PRESET;
@@ -440,7 +441,7 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
         o->tasks = "5";
     bool max = !(o->rate > 0);
     if (max && sfp__args_text(a, "clock") && sfp__args_rank(a, "rate") > SFP__RANK_DEFAULT)
-        o->clock = SFP__CLOCK_OFF; /* rate max is clock off */
+        o->clock = SFP__CLOCK_OFF; /* rate max means the same as clock off */
     if ((o->clock == SFP__CLOCK_PAPER || o->clock == SFP__CLOCK_VIRTUAL) && max)
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",

@@ -19,7 +19,8 @@ sfp_status sfp__run_set_preset(sfp__args *a, sfp_error *err);
  * because some of them depend on other settings. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
 
-/* Records the values that the preset gives to options, also to those that the user has set otherwise. The options are recorded. */
+/* Records in the result the value that the preset gives to each option, even if the user has set another one. The options themselves must have
+ * been recorded before. */
 sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *err);
 
 /* Writes the values of the table into *o, which has a backbone and threads; `a` must outlive it. own_source: the caller has a

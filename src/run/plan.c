@@ -91,7 +91,7 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
         return status ? status : check_test(p, o->test, err);
     }
     if (o->source || (p->live && !p->source->ops->on_demand))
-        return SFP_OK; /* a second reader of a live source would take images from the first */
+        return SFP_OK; /* a second reader of a live source would take images away from the first one */
     sfp_status status = sfp__source_open(o->data, &so, &p->test, &why);
     if (status && status != SFP_ENOTFOUND) /* a damaged test part is not the same as none */
         return sfp__fail(err, status, "test part of %s: %s; repair it, or use --test KIND:PATH", p->data, why.message);

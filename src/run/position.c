@@ -62,7 +62,7 @@ bool sfp__position_read(sfp__run *run, const sfp__json_value *root)
         !sfp__json_whole(root, "right", 0, prequential_total, &prequential_correct) ||
         (cs != NULL) != (p->clock == SFP__CLOCK_PAPER) || !sfp__classes_read(&run->classes, sfp__json_get(root, "trained")))
         return false;
-    if (cs) { /* the measured value is kept: a new measurement would differ */
+    if (cs) { /* restores the measured value, because a new measurement would differ */
         at.cs = sfp__json_number(cs);
         p->starved_tasks = sfp__batches_keep(&p->batches, at.cs);
     }

@@ -1,5 +1,5 @@
-/* The order of events in a run after it was opened (open.c): steps, end. The learner measures its own time; decoding runs on
- * background threads; evaluation pauses the clock. */
+/* The steps of a run after it was opened (open.c), and its end. The learner measures its processing time itself. Decoding runs on background
+ * threads; an evaluation pauses the clock. */
 #include "run/run.h"
 
 #include "base/mem.h"
@@ -19,8 +19,8 @@ enum { NOTICE_SECONDS = 10 };           /* live streams: minimum time between me
 enum { WAIT_SECONDS = 5 };              /* live streams: time without an arrival until a message says that the run waits */
 static const double MEMORY = 0.9;       /* weight of earlier measurements in the mean processing time per sample */
 
-/* Prepares the directory when there is something to write: after the first batch was processed, not before. A run that fails in its
- * first step changes no file, and the finished run that it was to replace stays. */
+/* Prepares the directory after the first batch was processed, not before. So a run that fails in its first step changes no file, and a finished
+ * run in the directory is kept. */
 static sfp_status begin(sfp__run *run, sfp_error *err)
 {
     if (!run->begun && run->plan.opt->out) {
@@ -130,7 +130,7 @@ static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     sfp__pace *pace = &run->pace;
     double train_seconds = uses_wall_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->train_seconds;
-    bool something = run->begun && (p->live || run->at.timestamps > 0); /* to resume */
+    bool something = run->begun && (p->live || run->at.timestamps > 0); /* there is something to resume */
     if (!p->opt->out || !pace->unsaved || !something || train_seconds < checkpoint_seconds(run))
         return SFP_OK;
     if (train_seconds >= CHECKPOINT_RATIO * pace->save_seconds)
@@ -230,7 +230,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     saved = p->time.saved - saved;
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
-    run->pace.train_seconds += t.seconds.total - saved; /* a checkpoint saves work that was really done */
+    run->pace.train_seconds += t.seconds.total - saved; /* only real time counts here, not the time that the cache has saved */
     if (run->arrivals->clock)
         sfp__clock_exclude(run->arrivals->clock, t.seconds.diagnostics); /* nothing is dropped because of diagnostics */
     const sfp__costs *costs = &p->costs;
@@ -274,7 +274,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     return SFP_OK;
 }
 
-/* Warns if more than `told` images were skipped. */
+/* Warns if more images were skipped than the `told` ones of the last warning. */
 static void warn_skipped(const sfp__run *run, const sfp__skipped *skipped, const char *what, uint64_t told)
 {
     char text[SFP_ERROR_MAX + 100];
@@ -297,7 +297,7 @@ static void warn_dropped(sfp__run *run)
     run->pace.dropped = r->samples.dropped;
 }
 
-/* A live stream may run for weeks: it does not wait for its end to say what it has skipped and evaluated. */
+/* The time of the next message about skipped images and evaluations. A live stream may run for weeks, so it does not report them only at its end. */
 static double notice_time(const sfp__run *run)
 {
     const sfp__pace *pace = &run->pace;
@@ -324,7 +324,7 @@ static void print_notices_if_due(sfp__run *run)
     pace->notices_at = sfp__monotonic_seconds();
 }
 
-/* A live stream that is silent until `due`: says that the run waits for it. */
+/* Live streams: prints that the run waits for images, if none has arrived until `due`. */
 static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d, double due)
 {
     const sfp__plan *p = &run->plan;

@@ -17,8 +17,8 @@
  * of change. Images of the label queue are delivered again, keep their id and are not predicted again. Standard input cannot
  * deliver them again: they expire.
  *
- * While a live stream is learned from, its directory has a state, a result (not finished) and a report. They are written with
- * checkpoints. A dataset leaves them at its end only: there, a result means that the run is complete. */
+ * During a live run, the directory contains a state, a result (not finished) and a report, which are written with checkpoints. A run on a dataset
+ * writes them only at its end: there, a result means that the run is complete. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
@@ -50,7 +50,7 @@ typedef struct sfp__run_options {
     sfp__learner_options learner;
     bool drop_short; /* a short last batch of a task is excluded */
     sfp__clock_kind clock;
-    bool clock_of_preset; /* a live stream, which has no clock paper, replaces it by its default */
+    bool clock_of_preset; /* the preset has set the clock; a live stream, which cannot have clock paper, then uses its default */
     double rate;          /* lambda; 0: none */
     int calibrate;        /* clock paper: batches that are measured, after 3 for warm-up */
     const char *costs;    /* file of processing times, one number of seconds per line, used in turn; NULL: measured */
@@ -109,7 +109,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
 /* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure
  * only sfp__run_close may follow. */
 sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
-bool sfp__run_takes_samples(const sfp__run *run); /* its source takes submitted samples */
+bool sfp__run_takes_samples(const sfp__run *run); /* whether its source accepts submitted samples */
 /* The number of batches in a task (-1: in all) of an indexed stream before the clock keeps some of them, and of their samples (may
  * be NULL). Valid before the first step. */
 int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples);

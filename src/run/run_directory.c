@@ -88,7 +88,7 @@ static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
     return failed;
 }
 
-/* Has the run of a checkpoint ended? */
+/* Whether the run of a checkpoint has ended. */
 static bool is_finished(const sfp__json_value *root)
 {
     return sfp__json_is(sfp__json_get(sfp__json_get(root, "result"), "finished"), SFP__JSON_TRUE);
@@ -107,8 +107,8 @@ static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_erro
     return sfp__result_read(path, out, err);
 }
 
-/* Has the run ended? The result of a live run is written before that, too. foreign_ok: a result.json that is not that of a run counts as
- * none; otherwise it is refused, because the files of the directory may belong to another program. */
+/* *has: the run has ended. Its result alone does not show this, because live runs also write it earlier. foreign_ok: a result.json that is not that
+ * of a run is ignored; otherwise it is refused, because the files of the directory may belong to another program. */
 static sfp_status has_finished_result(const sfp__plan *p, bool foreign_ok, bool *has, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
@@ -133,8 +133,8 @@ static sfp_status check_log(const sfp__plan *p, const char *name, const char *ke
     return status == SFP_EINVAL || sfp__is_machine_error(status) ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
-/* Refuses a directory in which files would be replaced that are not of a run: without result and checkpoint, only its events show that
- * a run was killed there. Refuses logs that are symbolic links, too. */
+/* Refuses a directory in which files of other programs would be replaced. If it has neither result nor checkpoint, only events.jsonl shows that a
+ * run was killed there. Also refuses logs that are symbolic links. */
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
     const char *names[FILES], *out = p->opt->out;
@@ -154,7 +154,7 @@ static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
                : SFP_OK;
 }
 
-/* The next run would take the output files for images. */
+/* Refuses an output directory among the images of the source: the next run would take the output files for images. */
 static sfp_status check_apart(const sfp__plan *p, const sfp_source *source, sfp_error *err)
 {
     char images[PATH_MAX], out[PATH_MAX];
@@ -180,7 +180,7 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX], method[SFP__NAME_MAX];
     TRY(sfp__directory_take(p->opt->out, &run->created, &run->lock, err));
-    if (run->created == 0) /* the caller may have just created it */
+    if (run->created == 0) /* the caller may have just created the directory */
         sfp__directory_sync_parent(p->opt->out);
     bool found, finished;
     TRY(has_checkpoint(p, &found, err));
@@ -457,7 +457,7 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
     TRY(sfp__directory_has(out, STATE, &state, err));
     TRY(sfp__directory_has(out, REPORT, &report, err));
     TRY(has_finished_result(p, true, &result, err));
-    bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
+    bool writes = checkpoint && !(state && report); /* only the checkpoint restores the learner from which they are written */
     TRY(sfp__run_remove_files(out, SFP__FILES_UNFINISHED, NULL, err));
     if (writes && !state)
         TRY(save_state(run, err));

@@ -56,7 +56,7 @@ struct sfp__plan {
     int64_t curve_every;     /* timestamps between two points of a curve */
     int stream_classes;      /* number of classes in an indexed stream */
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
-    sfp__time_source time;   /* scale of processing times; passes change it */
+    sfp__time_source time;   /* clock of processing times; passes that read the cache change it */
     sfp__costs costs;
     int starved_tasks; /* clock paper: tasks of which one batch is kept although there is time for less */
 };
@@ -117,8 +117,8 @@ typedef struct sfp__pace {
     /* the members below are used by live streams only */
     double save_bytes; /* size of the files of the last checkpoint; 0: this process has written none */
     double state_at;   /* sfp__monotonic_seconds() when state and report were written; -INFINITY: never */
-    bool arrived;      /* something has arrived, or a message says that the run waits for it */
-    double notices_at; /* sfp__monotonic_seconds() of the last messages; the three counts are those of these messages */
+    bool arrived;      /* something has arrived, or the message that the run waits for images was printed */
+    double notices_at; /* sfp__monotonic_seconds() of the last messages, which reported the following counts */
     uint64_t skipped;  /* number of unreadable images */
     uint64_t dropped;  /* number of dropped samples */
     int evaluations;   /* number of evaluations */
@@ -191,7 +191,7 @@ typedef struct sfp__calibration {
 
 /* Clock paper: measures the processing time of a batch with a copy of the learner whose buffer is full. */
 sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err);
-/* After this number of batches: is the buffer not full, or the window of ssd? The number of such batches is bounded. */
+/* Whether, after this number of batches, the buffer or the window of ssd is still being filled. The number of such batches is bounded. */
 bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);
 /* Writes the processing time of a batch: the mean of --costs, else measured. */
 sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
@@ -203,10 +203,10 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 /* Scratch of sfp__allocate_samples for one sample. */
 typedef struct sfp__candidate {
     int64_t learned; /* samples of its class that were learned before: set by the caller */
-    int first;       /* the first sample of its class, which has the numbers of the class: */
-    int count;       /* samples that wait, */
-    int chosen;      /* those of them that are kept, */
-    int passed;      /* those for which this is decided */
+    int first;       /* index of the first sample of its class; only that sample has the following numbers of the class */
+    int count;       /* samples that wait */
+    int chosen;      /* waiting samples that are kept */
+    int passed;      /* waiting samples for which this is decided */
 } sfp__candidate;
 
 /* Chooses at most `want` of n samples and moves them to the front, in their order. Returns their number. order (n): scratch. */
@@ -216,12 +216,13 @@ int sfp__allocate_samples(int n, sfp__sample *samples, int want, sfp__candidate 
 
 sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp__journal *journal, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
-/* A sample of the class was learned from. */
+/* Records that a sample of the class was learned. */
 void sfp__classes_trained(sfp__classes *c, int32_t label);
 /* Write and read which classes were learned from, for a checkpoint. A live stream has as many classes as the checkpoint. */
 void sfp__classes_write(const sfp__classes *c, sfp__json *j);
 bool sfp__classes_read(sfp__classes *c, const sfp__json_value *trained);
-/* After the state `path` was loaded: refuses it if its classes have other names than those of the stream; names the nameless. */
+/* Called after the state `path` was loaded. Refuses it if its classes have other names than those of the stream; classes of the state that have no
+ * name get that of the stream. */
 sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, const char *path, sfp_error *err);
 /* Refuses the result in the file `path` if its classes have other names than those of the stream. */
 sfp_status sfp__classes_check_result(const sfp__classes *c, const char *path, const sfp_result *then, sfp_error *err);
@@ -234,7 +235,7 @@ void sfp__classes_match(sfp__classes *c, const sfp__plan *p);
 
 /* ------------------------------------------------------------------- journal.c */
 
-/* Begins the result. */
+/* Initialises the result with the facts that are known before the first step. */
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err);
 /* Continues the result of an earlier process and takes ownership of it. ended: its run has ended, and nothing is changed. */
 void sfp__journal_restore(sfp__journal *j, const sfp__plan *p, sfp_result *then, bool ended);
@@ -285,14 +286,14 @@ bool sfp__position_read(sfp__run *run, const sfp__json_value *root);
 sfp_status sfp__files_lock(sfp__run *run, sfp_error *err);
 /* Refuses an output directory among the images of the stream or of its test set. */
 sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err);
-/* Called when nothing can be wrong any more. Removes the files of an earlier run, with a message (unless `resumed`), and the
- * unfinished files of a killed process. */
+/* Called when all checks have passed. Removes the files of an earlier run, with a message (unless `resumed`), and the unfinished files of a killed
+ * process. */
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err);
 /* Writes a checkpoint with the numbers of the result as they are, so that all files of a run that ends agree. */
 sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err);
 /* Live streams, after a sample was forgotten: replaces all files that contain what was learned. *bytes: see sfp__files_save_running. */
 sfp_status sfp__files_forget(sfp__run *run, double *bytes, sfp_error *err);
-/* Refuses a checkpoint of another method or other settings. One that is missing or damaged is left to sfp__files_resume. */
+/* Refuses a checkpoint of another method or with other settings. If it is missing or damaged, sfp__files_resume reports that. */
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
 /* Continues from the checkpoint: run->resumed says whether there was one, *finished whether its run had ended. */
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err);
@@ -311,7 +312,7 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err);
 /* The clock of a stream, never DEFAULT. */
 sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live);
 
-/* `a` NULL: there is nothing to record or to compare. */
+/* Records the settings in the result. In this and the next function, `a` NULL means that there are none. */
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err);
 /* SFP_EINVAL: the settings recorded in `then`, from the file `path`, differ from those of `a`, so that the run cannot resume. */
 sfp_status sfp__settings_same(const sfp__args *a, const char *path, const sfp_result *then, bool live, sfp_error *err);

@@ -16,8 +16,8 @@
 #define TRAINS "; to train fingerprints, use --preset paper without --method"
 #define OF_THE_BUFFER "buffer-size drop-rule"
 
-/* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the
- * stream is open), weighs (the selector has weights), keeps (the buffer has slots). */
+/* The rules. They also use facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown
+ * until the stream is open), features (the backbone has no network), weighs (the selector has weights), keeps (the buffer has slots). */
 static const sfp__no_effect_rule rules[] = {
     {"<trained>", "method", "method {method}", "a closed-form head has no coreset, buffer, steps or fingerprints" TRAINS},
     {"<closed-form>", "!method", "preset {preset}", "only closed-form heads use it; use --method NAME"},
@@ -122,7 +122,7 @@ sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *er
         const char *value = is_recorded(&a->opts[i]) ? sfp__args_value(a, key) : NULL;
         if (!value)
             continue;
-        /* a number that equals its default is recorded as the default is written: 0.50 as 0.5 */
+        /* a number that equals its default is recorded in the form of the default: 0.50 as 0.5 */
         TRY(sfp__result_config(r, key, otherwise && sfp__same_number(value, otherwise) ? otherwise : value, err));
         TRY(sfp__result_default(r, key, otherwise ? otherwise : "", err));
     }

@@ -23,7 +23,7 @@ void sfp__share_print(const sfp__share_value *v, char text[SFP__LOG_VALUE_MAX])
                        *v->previous ? v->previous : "-", v->sequence, v->samples, v->digest, v->offset);
 }
 
-/* UNIT.SEQUENCE.N.safetensors */
+/* Whether the name has the form UNIT.SEQUENCE.N.safetensors. */
 static bool is_of_unit(const char *file, const char *unit)
 {
     size_t length = strlen(unit);
@@ -57,7 +57,7 @@ sfp_status sfp__share_parse(const char *text, const char *unit, sfp__share_value
 
 /* ---------------------------------------------------------------- the directory */
 
-/* Of several workers that make a file at the same time, one does; the others use its file. `made` was written for this and is removed. */
+/* Moves the new file `made` to `path`, unless another worker has created `path` meanwhile; then `made` is removed and that file is used. */
 static sfp_status link_once(const char *made, const char *path, sfp_error *err)
 {
     int failed = link(made, path) == 0 || errno == EEXIST ? 0 : errno;
@@ -66,7 +66,7 @@ static sfp_status link_once(const char *made, const char *path, sfp_error *err)
     return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot create the file", path) : SFP_OK;
 }
 
-/* Reads DIR/log; a log is identified by its kind, stream and group: its address may differ between machines. */
+/* Reads DIR/log. Kind, stream and group identify a log; its address may differ between machines. */
 static sfp_status read_log_file(const char *dir, char **spec, sfp_error *err)
 {
     char path[PATH_MAX];
@@ -153,7 +153,7 @@ sfp_status sfp__share_open(sfp__log *log, sfp__learner *l, const sfp__run_option
 typedef struct merging {
     const char *dir;
     sfp__thread_pool *threads;
-    sfp__saved_sums sum; /* at first without samples */
+    sfp__saved_sums sum; /* the result; begins without samples */
     sfp__strings names;
     sfp__strings files;
     sfp__share_sum *report;
@@ -173,7 +173,7 @@ static sfp_status read_sums(const merging *m, const char *file, sfp__saved_sums 
     TRY(sfp__path_print(path, sizeof path, err, "%s/%s", m->dir, file));
     TRY(sfp__saved_sums_read(&(const sfp__saved_file){.path = path}, first ? NULL : &m->sum.metadata, m->sum.path, m->threads,
                              out, err));
-    for (int c = 0; c < out->names.count; c++) /* of other units of its worker */
+    for (int c = 0; c < out->names.count; c++) /* removes names of classes of which only other units of the worker have samples */
         if (out->names.name[c] && sfp__head_label_samples(out->head, c) == 0) {
             sfp__free(out->names.name[c]);
             out->names.name[c] = NULL;
@@ -198,7 +198,7 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Gives the classes of all files labels in the order of their names, whatever the order in which workers met them. */
+/* Numbers the classes of all files in the order of their names, so that the result does not depend on the order in which workers met them. */
 static sfp_status number_classes(merging *m, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings all = {0};
@@ -226,7 +226,8 @@ static sfp_status add_files(merging *m, sfp_error *err)
     return SFP_OK;
 }
 
-/* A worker removes a file two commits later, so that one that is missing has a successor: the log is asked again. */
+/* A worker removes a file two commits after it was written. If a file is missing, its unit has therefore committed a newer one, so the committed
+ * values are read again. */
 sfp_status sfp__share_merge(const char *dir, const char *out, sfp__thread_pool *threads, sfp__share_sum *report, sfp_error *err)
 {
     OWNED char *spec = NULL;

@@ -8,25 +8,25 @@
 #define SFP__SHARE_LOG "log"
 #define SFP__SHARE_MODEL "model.safetensors"
 
-/* What a unit commits: "FILE PREVIOUS SEQUENCE SAMPLES DIGEST OFFSET". */
+/* The value that is committed for a unit: "FILE PREVIOUS SEQUENCE SAMPLES DIGEST OFFSET". */
 typedef struct sfp__share_value {
     char file[SFP__LOG_NAME_MAX + 64], previous[SFP__LOG_NAME_MAX + 64]; /* "": none */
     int64_t sequence;
-    uint64_t samples; /* learned so far */
-    uint64_t digest;  /* the sum of their digests */
-    int64_t offset;   /* of the next message; -1: none */
+    uint64_t samples; /* number of samples learned so far */
+    uint64_t digest;  /* sum of the digests of these samples */
+    int64_t offset;   /* of the next message; -1: the log has no offsets */
 } sfp__share_value;
 
 void sfp__share_print(const sfp__share_value *v, char text[SFP__LOG_VALUE_MAX]);
-/* text "": nothing was committed. Fails if it is not such a value, or if a file of it is not one of the unit: the log is written by others,
- * and files that are no longer needed are removed. */
+/* Parses a committed value; text "": nothing was committed. Fails if the text is malformed or names a file that does not belong to the unit. The
+ * check is needed because other programs can write to the log, and named files are removed when they are no longer needed. */
 sfp_status sfp__share_parse(const char *text, const char *unit, sfp__share_value *out, sfp_error *err);
 
-/* Prepares the directory for a worker: creates its files, or refuses the log and the learner if they are others. Sets the name of the
+/* Prepares the directory for a worker: creates its files or, if they exist, checks that log and learner are the same. Sets the name of the
  * worker. */
 sfp_status sfp__share_open(sfp__log *log, sfp__learner *l, const sfp__run_options *o, sfp_error *err);
 
-/* Adds what all units have committed, in their order: a state with the same bytes, however many workers there were (Kafka). */
+/* Adds up what all units have committed, in the order of the units. With Kafka, the state has the same bytes for any number of workers. */
 typedef struct sfp__share_sum {
     int units, classes;
     int64_t samples;

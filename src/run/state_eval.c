@@ -58,7 +58,8 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
     if (!status)
         (void)TAKE(inner);
-    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", s->state) : status; /* the names are those of the state */
+    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", s->state)
+                                 : status; /* the class names come from the state */
 }
 
 static sfp_status add_unknown(sfp_evaluation *e, const char *name, uint64_t images, sfp_error *err)

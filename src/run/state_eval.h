@@ -30,7 +30,7 @@ typedef struct sfp__evaluation_engine {
     void *log_ctx;
 } sfp__evaluation_engine;
 
-/* `state`: the file. The options are complete; their source is taken, also on failure, and their log is not used. */
+/* Evaluates the state in the file `state`. All members of *opt must be set. Takes ownership of opt->source, also on failure; opt->log is not used. */
 sfp_status sfp__state_eval(const sfp__evaluation_engine *engine, const char *state, sfp_evaluation_options *opt,
                            sfp_evaluation **out, sfp_error *err);
 void sfp__state_eval_free(sfp_evaluation *e);

@@ -164,7 +164,7 @@ sfp_status sfp__select_begin(const sfp__selector *s, const sfp__select_batch *ba
         if (finite)
             id[n++] = i;
         else
-            id[--not_finite] = i; /* descending; reversed below */
+            id[--not_finite] = i; /* in descending order, which is reversed below */
     }
     for (int i = n, j = b - 1; i < j; i++, j--) {
         int swap = id[i];

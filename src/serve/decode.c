@@ -1,8 +1,9 @@
-/* Images of strangers are decoded by other processes (sandbox.c). This file hands them the bytes and takes the pixels.
+/* Images from clients are decoded by other processes (sandbox.c). This file sends them the encoded bytes and receives the pixels.
  *
- * A decoder serves one image at a time. If it ends, another process tries the image once more, as anybody may end a process; if that ends,
- * too, it was the image. Nothing that a decoder says is believed but the values of pixels. There are two groups: decoders of what is learned
- * are started by threads that yield, and so yield to those of answers. */
+ * A decoder decodes one image at a time. If it ends meanwhile, a second process tries the same image, because something else may have killed the
+ * first one. If the second one ends, too, the image is at fault. A decoder is not trusted: only the values of pixels are used without a check.
+ * There are two groups of decoders: [0] for requests, [1] for samples that are learned. Those of [1] are started by threads of low priority
+ * and inherit it, so that they do not delay requests. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -19,7 +20,8 @@
 #include <unistd.h>
 
 enum { DECODERS_MAX = 16, KEPT_BYTES = 48 << 20 };
-static const double deadline[2] = {60, 300}; /* seconds for an image of a request, and of a run, which yields */
+/* Seconds per image for the two groups; more for samples that are learned, because of their low priority. */
+static const double deadline[2] = {60, 300};
 
 typedef struct decoder {
     bool busy;
@@ -31,12 +33,12 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t released[2];
     decoder list[2][DECODERS_MAX];
-    int count; /* of each group; 0: this process decodes */
+    int count; /* decoders per group; 0: images are decoded in this process */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .released = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER}};
 
 /* ------------------------------------------------------------------- start and end */
 
-/* The variables that the loader and sanitizers need. Others may be secrets. */
+/* Keeps only the variables that the dynamic loader and sanitizers need, because others may contain secrets. */
 static void choose_environment(char **to, int max)
 {
     int n = 0;
@@ -62,11 +64,11 @@ static int spawn(decoder *d, int channel)
 }
 
 /* Ends a decoder; returns the status of wait(). */
-static int end(decoder *d)
+static int stop_decoder(decoder *d)
 {
     int status = 0;
     if (d->pid > 0) {
-        (void)kill(d->pid, SIGKILL); /* what has ended by itself keeps its status */
+        (void)kill(d->pid, SIGKILL); /* has no effect on the status of a process that has already ended */
         while (waitpid(d->pid, &status, 0) < 0 && errno == EINTR)
             continue;
     }
@@ -78,7 +80,7 @@ static int end(decoder *d)
     return status;
 }
 
-/* Waits for the reply. Returns 1, 0 if the decoder has ended, -1 if it needs too long. */
+/* Waits for the reply. Returns 1 on success, 0 if the decoder has ended, -1 if there is no reply in time. */
 static int receive(const decoder *d, sfp__decode_reply *r, double until)
 {
     struct pollfd p = {.fd = d->channel, .events = POLLIN};
@@ -95,7 +97,7 @@ static int receive(const decoder *d, sfp__decode_reply *r, double until)
     return recv(d->channel, r, sizeof *r, 0) == (ssize_t)sizeof *r;
 }
 
-static sfp_status start(decoder *d, sfp_error *err)
+static sfp_status start_decoder(decoder *d, sfp_error *err)
 {
     sfp__decode_reply hello = {0};
     int ends[2];
@@ -103,7 +105,7 @@ static sfp_status start(decoder *d, sfp_error *err)
     if (d->memory < 0 || ftruncate(d->memory, (off_t)SFP__DECODE_SHARED) != 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         sfp_status status = sfp__fail_errno(err, SFP_ENOMEM, "cannot start a decoder of images");
-        (void)end(d);
+        (void)stop_decoder(d);
         return status;
     }
     d->channel = ends[0];
@@ -118,16 +120,16 @@ static sfp_status start(decoder *d, sfp_error *err)
     if (d->pid)
         (void)sfp__fail(err, SFP_ENOMEM, "a decoder of images does not start: %.*s", (int)sizeof hello.message - 1,
                         hello.message);
-    (void)end(d);
+    (void)stop_decoder(d);
     return SFP_ENOMEM;
 }
 
-static decoder *take(int group)
+static decoder *take_decoder(int group)
 {
     decoder *found = NULL;
     pthread_mutex_lock(&pool.lock);
     while (!found) {
-        for (int i = 0; i < pool.count; i++) { /* rather one that runs */
+        for (int i = 0; i < pool.count; i++) { /* prefers one whose process is running */
             decoder *d = &pool.list[group][i];
             if (!d->busy && (!found || (d->pid && !found->pid)))
                 found = d;
@@ -140,7 +142,7 @@ static decoder *take(int group)
     return found;
 }
 
-static void release(decoder *d, int group)
+static void release_decoder(decoder *d, int group)
 {
     pthread_mutex_lock(&pool.lock);
     d->busy = false;
@@ -169,7 +171,7 @@ static sfp_status take_reply(const decoder *d, const char *label, const sfp__dec
     r->message[sizeof r->message - 1] = '\0';
     for (char *c = r->message; *c; c++)
         *c = *c >= ' ' && *c <= '~' ? *c : '?';
-    if (r->status == SFP_ENOMEM) /* its limit of memory, not that of the machine */
+    if (r->status == SFP_ENOMEM) /* the memory limit of the decoder, not of the machine */
         return sfp__fail(err, SFP_ELIMIT, "%s: decoding needs more memory than an image may have", label);
     if (r->status)
         return sfp__fail(err, r->status == SFP_ELIMIT ? SFP_ELIMIT : SFP_EFORMAT, "%s%s", label, r->message);
@@ -178,7 +180,7 @@ static sfp_status take_reply(const decoder *d, const char *label, const sfp__dec
     size_t bytes = 3 * (size_t)im.width * (size_t)im.height;
     if (!move_bytes(d->memory, im.rgb, bytes, SFP__DECODE_BYTES_MAX, false))
         return sfp__fail_errno(err, SFP_EFORMAT, "%s: the pixels of its decoder cannot be read", label);
-    if (q->size + bytes > KEPT_BYTES) /* memory of large images is given back */
+    if (q->size + bytes > KEPT_BYTES) /* frees the memory of large images */
         (void)fallocate(d->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)SFP__DECODE_SHARED);
     *out = TAKE(im);
     return SFP_OK;
@@ -189,8 +191,8 @@ static sfp_status decode_by(decoder *d, int group, const char *label, void *byte
 {
     for (int attempt = 0;; attempt++) {
         sfp__decode_reply r;
-        if (!d->pid && start(d, err)) /* it may have been ended, too */
-            TRY(start(d, err));
+        if (!d->pid && start_decoder(d, err)) /* something may have killed the new process, too: try again */
+            TRY(start_decoder(d, err));
         if (!move_bytes(d->memory, bytes, q->size, 0, true))
             return sfp__fail_errno(err, SFP_ENOMEM, "%s: no memory for a decoder", label);
         int got = send(d->channel, q, sizeof *q, MSG_NOSIGNAL) == (ssize_t)sizeof *q
@@ -199,7 +201,7 @@ static sfp_status decode_by(decoder *d, int group, const char *label, void *byte
         sfp_status status = got == 1 ? take_reply(d, label, q, &r, out, err) : SFP_EFORMAT;
         if (got == 1 && !r.worn)
             return status;
-        int ended = end(d), number = WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+        int ended = stop_decoder(d), number = WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
         if (got == 1)
             return status;
         if (got < 0 || number == SIGXCPU)
@@ -219,13 +221,13 @@ static sfp_status decode(int group, const char *label, const void *bytes, size_t
     sfp__decode_request q = {.size = size, .options = *opt};
     if (q.options.max_pixels > SFP__DECODE_PIXELS_MAX)
         q.options.max_pixels = SFP__DECODE_PIXELS_MAX;
-    decoder *d = take(group);
+    decoder *d = take_decoder(group);
     sfp_status status = decode_by(d, group, label, (void *)(uintptr_t)bytes, &q, out, err);
-    release(d, group);
+    release_decoder(d, group);
     return status;
 }
 
-/* What a run learns was sent by strangers, too. */
+/* Samples that a run learns also come from clients, so they are decoded by other processes, too. */
 static sfp_status decode_for_run(const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
                                  sfp__image *out, sfp_error *err)
 {
@@ -237,19 +239,19 @@ sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err)
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (sfp__landlock_version() == 0)
         log(NULL, SFP_LOG_INFO, "this kernel has no Landlock: decoders of images are confined by seccomp alone");
-    TRY(start(&pool.list[0][0], err)); /* so that a machine where it cannot work is noticed now */
+    TRY(start_decoder(&pool.list[0][0], err)); /* fails now on a machine where decoders cannot work */
     pool.list[0][0].busy = false;
     pool.count = processors < 2 ? 2 : processors > DECODERS_MAX ? DECODERS_MAX : (int)processors;
-    sfp__image_decode_by(decode_for_run);
+    sfp__image_set_decoder(decode_for_run);
     return SFP_OK;
 }
 
 void sfp__decoders_stop(void)
 {
-    sfp__image_decode_by(NULL);
+    sfp__image_set_decoder(NULL);
     for (int i = 0; i < 2 * pool.count; i++)
         if (pool.list[i % 2][i / 2].pid)
-            (void)end(&pool.list[i % 2][i / 2]);
+            (void)stop_decoder(&pool.list[i % 2][i / 2]);
     pool.count = 0;
 }
 
@@ -257,9 +259,9 @@ void sfp__decoders_stop(void)
 
 enum { SMALL_PIXELS = 4 << 20, LARGE_PIXELS = 50000000, REQUEST_PIXELS = 100000000 };
 
-/* A thread has few pixels, or holds the lock, by which one at a time has many: so their memory is bounded. */
+/* Bounds the memory of decoded images. A thread may hold up to SMALL_PIXELS; to hold more it needs large_lock, so only one thread does. */
 static pthread_mutex_t large_lock;
-static _Thread_local int64_t held; /* pixels of this thread */
+static _Thread_local int64_t held; /* pixels that this thread holds */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_lock(void)

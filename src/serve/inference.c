@@ -1,6 +1,6 @@
-/* /v2: the Open Inference Protocol, by which clients of KServe, Triton and OVMS ask. One input "image" of type BYTES, whose elements are
- * image files: base64 in JSON, or binary after the JSON (each element after its length, 4 bytes, little-endian). Outputs: "label" and "probability"
- * (images, top), and "unknown" (images). */
+/* /v2: the Open Inference Protocol, which clients of KServe, Triton and OVMS use. There is one input, "image", of type BYTES. Its elements are
+ * image files: as base64 in the JSON, or as binary data after it (each element follows its length, 4 bytes, little-endian). Outputs: "label" and
+ * "probability", both of shape (images, top), and "unknown", of shape (images). */
 #include "serve/internal.h"
 
 #include <math.h>
@@ -106,14 +106,15 @@ static sfp_status add_image(infer_job *j, const void *bytes, size_t size, sfp_er
     sfp_error why;
     if (j->count == IMAGES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "the input has more than %d images", IMAGES_MAX);
-    if (sfp__serve_decode(bytes, size, &j->decoded[j->count], &why))
-        return sfp__fail(err, SFP_EFORMAT, "image %d: %.600s", j->count, why.message);
+    sfp_status status = sfp__serve_decode(bytes, size, &j->decoded[j->count], &why);
+    if (status)
+        return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EFORMAT, "image %d: %.600s", j->count, why.message);
     j->images[j->count] = j->decoded[j->count].image;
     j->count++;
     return SFP_OK;
 }
 
-/* The number of bytes; SIZE_MAX: not base64. */
+/* Returns the number of bytes written. SIZE_MAX: the text is not base64. */
 static size_t decode_base64(const char *s, size_t n, uint8_t *out)
 {
     uint32_t bits = 0;
@@ -218,7 +219,7 @@ static int ranked(const sfp_predictor *p, const float *score, int k)
     return best;
 }
 
-static void write_outputs(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
+static void write_outputs(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
 {
     const infer_job *job = q->ctx;
     const float *scores = sfp_predictor_scores(p), *unknown = sfp_predictor_unknown(p);
@@ -276,13 +277,13 @@ sfp_status sfp__v2_infer(sfp__request *r, sfp_error *err)
     TRY(sfp__alloc(&j, 1, sizeof *j, err));
     j->request = r;
     (void)snprintf(j->id, sizeof j->id, "%s", id ? id : "");
-    if (!sfp__utf8_valid(j->id)) /* it was cut inside a character */
+    if (!sfp__utf8_valid(j->id)) /* snprintf truncated it inside a character */
         return sfp__fail(err, SFP_EINVAL, "id is longer than %zu bytes", sizeof j->id - 1);
     if (sfp__json_get(sfp__json_get(root, "parameters"), "top") &&
         !sfp__json_whole(sfp__json_get(root, "parameters"), "top", 1, TOP_MAX, &top))
         return sfp__fail(err, SFP_EINVAL, "parameter 'top' is not a number from 1 to %d", TOP_MAX);
     j->top = (int)top;
     TRY(read_input(j, sfp__json_at(inputs, 0), (const uint8_t *)r->body.s + length, r->body.length - (size_t)length, err));
-    sfp__question q = {.count = j->count, .images = j->images, .answer = write_outputs, .ctx = j};
-    return sfp__model_ask(r->model, &q, err);
+    sfp__prediction_request q = {.count = j->count, .images = j->images, .answer = write_outputs, .ctx = j};
+    return sfp__model_predict(r->model, &q, err);
 }

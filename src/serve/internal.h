@@ -19,7 +19,7 @@ typedef struct sfp__model sfp__model;
 
 /* ------------------------------------------------------------------- model.c */
 
-/* What is known about a model at a moment. */
+/* A copy of the counters and measurements of a model. */
 typedef struct sfp__model_status {
     uint64_t version; /* batches learned */
     uint64_t counts[5];
@@ -27,43 +27,43 @@ typedef struct sfp__model_status {
     double rate, lag, accuracy, answers_per_second, age; /* NAN: unknown */
     bool paused, failed;
     uint64_t answers, answer_batches;
-    double answer_seconds; /* of predictions, in all */
+    double answer_seconds; /* total time of these predictions */
 } sfp__model_status;
 
-/* Predicts images for a request. Called on the thread that answers, with the predictor that has just run; the images of the request are
- * those from `first` on. */
-typedef struct sfp__question {
+/* The images of one request that wait to be predicted. The model calls `answer` on its answering thread, directly after its predictor has run.
+ * Row `first` of the predictor's results, and of `predictions`, belongs to images[0]. */
+typedef struct sfp__prediction_request {
     int count;
     const sfp_image *images; /* (count) */
-    void (*answer)(struct sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions);
+    void (*answer)(struct sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions);
     void *ctx;
-    /* of model.c */
-    struct sfp__question *next;
+    /* used by model.c only */
+    struct sfp__prediction_request *next;
     bool done;
     sfp_status status;
     sfp_error err;
-} sfp__question;
+} sfp__prediction_request;
 
 sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int index, sfp__model **out, sfp_error *err);
-/* Lowers the priority of this thread below that of threads that answer. */
-void sfp__serve_yield(void);
-/* Starts its threads. */
+/* Gives the calling thread a lower priority than the threads that answer requests. */
+void sfp__serve_lower_priority(void);
+/* Starts the thread that learns and the thread that answers. */
 sfp_status sfp__model_start(sfp__model *m, sfp_error *err);
-/* Ends the run with a checkpoint. */
+/* Asks the run to write a checkpoint and end; does not wait for it. */
 void sfp__model_stop(sfp__model *m);
-/* Joins the threads; returns how the run has ended. */
+/* Stops the run, joins the threads and frees the model. Returns the status with which the run ended. */
 sfp_status sfp__model_close(sfp__model *m, sfp_error *err);
 const char *sfp__model_name(const sfp__model *m);
 const char *sfp__model_dir(const sfp__model *m);
 sfp_run *sfp__model_run(sfp__model *m);
-int sfp__model_dim(const sfp__model *m); /* length of a feature of its engine */
+int sfp__model_dim(const sfp__model *m); /* length of a class token of the backbone */
 struct sfp__review *sfp__model_review(sfp__model *m);
 bool sfp__model_ready(sfp__model *m);
 void sfp__model_get(sfp__model *m, sfp__model_status *out);
-sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err);
+sfp_status sfp__model_predict(sfp__model *m, sfp__prediction_request *q, sfp_error *err);
 sfp_status sfp__model_pause(sfp__model *m, bool paused, sfp_error *err);
-double sfp__model_heartbeat(sfp__model *m); /* sfp__monotonic_seconds() of the last step */
-/* Samples whose next change is reported as an event. */
+double sfp__model_heartbeat(sfp__model *m); /* sfp__monotonic_seconds() of the last step; -1: the run has ended */
+/* A queue of samples that wait to be learned; an event is sent when they are. sfp__model_watched takes one; false: it is empty. */
 void sfp__model_watch(sfp__model *m, uint64_t id);
 bool sfp__model_watched(sfp__model *m, uint64_t *id);
 
@@ -76,7 +76,7 @@ typedef struct sfp__request {
     void *connection; /* struct MHD_Connection * */
     const char *method, *path;
     const struct sfp__route *route;
-    sfp__model *model; /* of routes of a model */
+    sfp__model *model; /* NULL: the route does not belong to a model */
     char *text;        /* the variable part of the path, decoded; NULL: none */
     sfp__text body;
     /* the reply */
@@ -91,17 +91,17 @@ typedef struct sfp__request {
     int header_count;
     bool events; /* the reply is the stream of events */
     bool oip;    /* errors have the form of the Open Inference Protocol */
-    /* of server.c */
+    /* used by server.c only */
     struct sfp__request *next;
     bool received, refused, done;
-    size_t budget;
+    size_t budget; /* bytes of this request in the total of the server */
 } sfp__request;
 
-/* Decodes a value of the query (sfp__free); NULL: malformed. */
+/* Decodes a value of the query string (sfp__free). NULL: malformed. */
 char *sfp__decode_param(const char *s);
-/* A parameter of the query, decoded (sfp__free); NULL: none. i: the i-th of this name. */
+/* The i-th parameter with this name in the query string, decoded (sfp__free). NULL: none. */
 char *sfp__request_param(const sfp__request *r, const char *name, int i);
-/* SFP_EINVAL: it is not a whole number of this range. Without it *out stays. */
+/* Reads a parameter as a whole number from low to high; otherwise SFP_EINVAL. If the parameter is missing, *out is not changed. */
 sfp_status sfp__request_int(const sfp__request *r, const char *name, int64_t low, int64_t high, int64_t *out, sfp_error *err);
 const char *sfp__request_header(const sfp__request *r, const char *name); /* NULL: none */
 void sfp__reply_header(sfp__request *r, const char *name, const char *value);
@@ -111,23 +111,24 @@ void sfp__reply_status(sfp__request *r, sfp_status status, const sfp_error *err)
 /* Parses the body as a JSON object. */
 sfp_status sfp__request_json(const sfp__request *r, sfp__json_value **out, sfp_error *err);
 
-/* A handler fills the reply; an error that it returns becomes the reply. */
+/* Writes the reply to a request. If it returns an error, the server replies with that error instead. */
 typedef sfp_status sfp__handler(sfp__request *r, sfp_error *err);
 
-/* "P" in the path of a route is /v1/models/M, or /v1 for the only model; "{}" at its end or before a last "/word" is the variable part. */
+/* A row of the table of routes. In `path`, a leading P stands for /v1/models/MODEL (or /v1 if there is only one model) and a leading V for
+ * /v2/models/MODEL. "{}", which is at the end or before a last "/word", stands for the variable part. */
 typedef struct sfp__route {
     const char *method, *path;
     sfp__handler *handler;
     const char *summary;
     const char *params; /* "name type text" separated by ';'; NULL: none */
-    const char *body;   /* the type of the body; NULL: none */
-    int status;         /* of success */
+    const char *body;   /* media type of the request body; NULL: none */
+    int status;         /* HTTP status of a successful reply */
     bool open;          /* needs no token */
 } sfp__route;
 
 extern const sfp__route sfp__routes[];
 extern const size_t sfp__route_count;
-/* Finds the route of r->method and r->path, its model and the variable part. An error is the reply. */
+/* Finds the route of r->method and r->path, its model and the variable part. If there is none, writes an error reply and returns false. */
 bool sfp__route_find(sfp__request *r);
 
 sfp__handler sfp__get_page, sfp__get_openapi; /* routes.c */
@@ -146,7 +147,7 @@ sfp__model *sfp__server_model(const sfp__server *s, int i);
 sfp__model *sfp__server_find(const sfp__server *s, const char *name); /* NULL: none */
 typedef struct sfp__server_stats {
     int connections;
-    uint64_t requests, refused; /* refused: before a handler */
+    uint64_t requests, refused; /* refused: an error reply without calling a handler */
     double seconds;             /* since the start */
 } sfp__server_stats;
 void sfp__server_get(const sfp__server *s, sfp__server_stats *out);
@@ -155,26 +156,26 @@ struct sfp__events *sfp__server_events(const sfp__server *s);
 
 /* -------------------------------------------------------- predict.c, samples.c */
 
-/* {"classes":[...],"unknown":...} of an answer. */
+/* Writes the members "classes" (the best `top` of them), "unknown" and "is_unknown" of prediction i. */
 void sfp__json_prediction(sfp__json *j, const sfp_predictor *p, int i, const sfp_prediction *prediction, int top);
 extern const char *const sfp__standing_names[5]; /* of sfp_standing */
-/* The members of a sample. */
+/* Writes the members of a sample into an open JSON object. */
 void sfp__json_members(sfp__json *j, const sfp_sample_info *s);
-/* {"id":...} of a sample; false: there is none. */
+/* Writes a sample as a JSON object. *found: there is a sample with this id. */
 sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char *key, bool *found, sfp_error *err);
-/* Where a door leaves an image: decides whether it is one, predicts it if it has no label, and submits it. answer: the prediction as JSON
- * (may be NULL). *unreadable: the bytes are not an image. */
-typedef struct sfp__arrival_in {
+/* Adds an image that was received to the run: decodes it, predicts it if it has no label, and submits it as a sample. answer: receives the
+ * prediction as JSON (may be NULL). *repeated: the sample existed already. *unreadable: the bytes are not an image. */
+typedef struct sfp__received_image {
     const void *bytes;
     size_t size;
     const char *name, *label, *key; /* NULL: none */
-} sfp__arrival_in;
-sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp__arrival_in *in, uint64_t *id, bool *repeated,
-                            bool *unreadable, sfp__text *answer, sfp_error *err);
+} sfp__received_image;
+sfp_status sfp__submit_image(sfp__model *m, struct sfp__events *events, const sfp__received_image *in, uint64_t *id,
+                             bool *repeated, bool *unreadable, sfp__text *answer, sfp_error *err);
 
 /* ---------------------------------------------------------------- review.c */
 
-/* What a person should look at; the predictor belongs to it. */
+/* Computes what a person should review (review.c). Takes ownership of the predictor if it succeeds. */
 sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__review **out, sfp_error *err);
 void sfp__review_free(struct sfp__review *v);
 
@@ -188,17 +189,18 @@ typedef struct sfp__decoded {
 } sfp__decoded;
 
 void sfp__decoded_done(sfp__decoded *d);
-/* Decodes the bytes of a stranger, within limits of pixels and memory. The caller ends *out on the same thread. */
+/* Decodes the image of a request within limits of pixels and memory. The same thread must call sfp__decoded_done. SFP_ENOMEM: no decoder can
+ * be started now; all other failures are of the image. */
 sfp_status sfp__serve_decode(const void *bytes, size_t size, sfp__decoded *out, sfp_error *err);
 
-/* From now on images are decoded in other processes (sandbox.c), also those that a run of this process learns. */
+/* Starts the decoder processes (sandbox.c). From then on they decode all images, also those that a run of this process learns from. */
 sfp_status sfp__decoders_start(sfp_log_fn log, sfp_error *err);
-/* Ends them. No thread decodes. */
+/* Ends the decoder processes. No other thread may be decoding. */
 void sfp__decoders_stop(void);
 
 /* ---------------------------------------------------------------- sandbox.c */
 
-/* What a decoder and the service share: encoded bytes, then pixels. */
+/* Layout of the memory that a decoder shares with the service: first the encoded bytes, then the pixels. */
 #define SFP__DECODE_BYTES_MAX ((size_t)256 << 20)
 #define SFP__DECODE_PIXELS_MAX ((size_t)50000000)
 #define SFP__DECODE_SHARED (SFP__DECODE_BYTES_MAX + 3 * SFP__DECODE_PIXELS_MAX)
@@ -211,11 +213,11 @@ typedef struct sfp__decode_request {
 typedef struct sfp__decode_reply {
     sfp_status status;
     int width, height;
-    int worn;                    /* not 0: it should be replaced */
-    char message[SFP_ERROR_MAX]; /* begins with ": ", before which the name of the image belongs */
+    int worn;                    /* not 0: the decoder has almost used up its CPU time and must be replaced */
+    char message[SFP_ERROR_MAX]; /* begins with ": "; the caller puts the name of the image before it */
 } sfp__decode_reply;
 
-/* Confines this process; it cannot be undone. */
+/* Limits what the calling process can do. This cannot be undone. */
 sfp_status sfp__sandbox_enter(sfp_error *err);
 /* The version of the kernel's Landlock; 0: it has none. */
 int sfp__landlock_version(void);
@@ -230,18 +232,18 @@ void sfp__mqtt_close(sfp__mqtt *m);
 
 /* --------------------------------------------------------------- monitor.c */
 
-/* Does every model take samples and questions? */
+/* Whether all models accept samples and answer requests. */
 bool sfp__serve_ready(const sfp__server *s);
-/* Subscribers to events. */
+/* The subscribers to server-sent events. */
 struct sfp__events *sfp__events_create(void);
 void sfp__events_free(struct sfp__events *e);
-/* Sends an event to all subscribers of a model; one that reads too slowly is disconnected. */
+/* Sends the present data of a sample to all subscribers of the model. A subscriber that reads too slowly is disconnected. */
 void sfp__events_sample(struct sfp__events *e, sfp__model *m, uint64_t id);
-/* Called about twice per second. */
+/* Sends status events and events of samples that were learned. Called about twice per second. */
 void sfp__events_tick(sfp__server *s);
-/* Ends all streams. */
+/* Ends the event streams of all subscribers. */
 void sfp__events_end(struct sfp__events *e);
-/* The MHD response of a new subscriber; NULL: there are too many. */
+/* Returns the struct MHD_Response * of a new subscriber. NULL: there are too many subscribers, or no memory. */
 void *sfp__events_subscribe(struct sfp__events *e, sfp__request *r);
 
 #endif

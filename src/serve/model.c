@@ -1,5 +1,6 @@
-/* A model has two threads. One steps its run, so it alone changes what is learned. The other answers: it takes all questions that wait,
- * predicts their images in one run of the predictor, and lets each request write its answer. Workers wait for their answers. */
+/* A model has two threads. The first calls sfp_run_step in a loop; no other thread changes what is learned. The second answers: it takes the
+ * waiting requests, predicts their images in one run of the predictor, and calls `answer` of each request. Meanwhile the workers of the
+ * server wait in sfp__model_predict. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH_IMAGES = 64, QUESTIONS_MAX = 1024, WATCHED = 1024, LEARNING_NICE = 5 };
+enum { BATCH_IMAGES = 64, REQUESTS_MAX = 1024, WATCHED = 1024, LEARNING_NICE = 5 };
 
 struct sfp__model {
     const sfp__serve_options *opt;
@@ -24,8 +25,8 @@ struct sfp__model {
     bool learns, answers;
     pthread_mutex_t lock; /* guards the following */
     pthread_cond_t asked, answered;
-    sfp__question *first, *last;
-    int waiting; /* questions */
+    sfp__prediction_request *first, *last;
+    int waiting; /* requests in the queue */
     bool ending;
     bool ready, ended;
     sfp_error failure;
@@ -117,8 +118,8 @@ static double thread_seconds(void)
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9 : 0;
 }
 
-/* Leaves the rest of the time to answers. */
-static void yield_share(double busy, double share)
+/* Sleeps so long that learning takes only this share of the time. */
+static void sleep_share(double busy, double share)
 {
     double pause = fmin(busy * (1 / share - 1), 10);
     if (share >= 1 || pause < 0.001)
@@ -127,9 +128,9 @@ static void yield_share(double busy, double share)
     (void)nanosleep(&t, NULL);
 }
 
-void sfp__serve_yield(void)
+void sfp__serve_lower_priority(void)
 {
-    int now = getpriority(PRIO_PROCESS, 0); /* on Linux, of this thread; threads that it creates inherit it */
+    int now = getpriority(PRIO_PROCESS, 0); /* on Linux, that of the calling thread; threads that it creates inherit it */
     (void)setpriority(PRIO_PROCESS, 0, now + LEARNING_NICE);
 }
 
@@ -138,7 +139,7 @@ static void *learn(void *arg)
     sfp__model *m = arg;
     sfp_error err = {0};
     sfp_status status = SFP_OK;
-    sfp__serve_yield(); /* answers come first */
+    sfp__serve_lower_priority();
     for (int more = 1; more && !status;) {
         double before = thread_seconds();
         status = sfp_run_step(m->run, &more, &err);
@@ -154,7 +155,7 @@ static void *learn(void *arg)
         }
         m->status.classes = sfp_result_classes(r);
         pthread_mutex_unlock(&m->lock);
-        yield_share(busy, m->opt->cpu_share);
+        sleep_share(busy, m->opt->cpu_share);
     }
     pthread_mutex_lock(&m->lock);
     m->ended = true;
@@ -168,12 +169,12 @@ static void *learn(void *arg)
 
 /* ---------------------------------------------------------------- answering */
 
-/* Takes questions with up to BATCH_IMAGES images, at least one question. The lock is held. */
-static sfp__question *take_questions(sfp__model *m, int *images)
+/* Removes the first requests from the queue: at least one, and as many as have BATCH_IMAGES images together. The lock is held. */
+static sfp__prediction_request *take_requests(sfp__model *m, int *images)
 {
-    sfp__question *taken = m->first, *last = NULL;
+    sfp__prediction_request *taken = m->first, *last = NULL;
     *images = 0;
-    for (sfp__question *q = taken; q && (!last || *images + q->count <= BATCH_IMAGES); q = q->next) {
+    for (sfp__prediction_request *q = taken; q && (!last || *images + q->count <= BATCH_IMAGES); q = q->next) {
         *images += q->count;
         m->waiting--;
         last = q;
@@ -185,7 +186,7 @@ static sfp__question *take_questions(sfp__model *m, int *images)
     return taken;
 }
 
-static void answer(sfp__model *m, sfp__question *list, int images)
+static void answer(sfp__model *m, sfp__prediction_request *list, int images)
 {
     OWNED sfp_image *all = NULL;
     OWNED sfp_prediction *predictions = NULL;
@@ -195,19 +196,19 @@ static void answer(sfp__model *m, sfp__question *list, int images)
     sfp_status status = sfp__alloc(&all, (size_t)images, sizeof *all, &err);
     if (!status)
         status = sfp__alloc(&predictions, (size_t)images, sizeof *predictions, &err);
-    for (const sfp__question *q = list; q && !status; first += q->count, q = q->next)
+    for (const sfp__prediction_request *q = list; q && !status; first += q->count, q = q->next)
         memcpy(all + first, q->images, (size_t)q->count * sizeof *all);
     if (!status)
         status = sfp_predictor_run(m->predictor, images, all, predictions, &err);
     first = 0;
-    for (sfp__question *q = list; q && !status; first += q->count, q = q->next)
+    for (sfp__prediction_request *q = list; q && !status; first += q->count, q = q->next)
         q->answer(q, m->predictor, first, predictions + first);
     pthread_mutex_lock(&m->lock);
     m->status.answers += status ? 0 : (uint64_t)images;
     m->status.answer_batches++;
     m->status.answer_seconds += sfp__monotonic_seconds() - begin;
-    for (sfp__question *q = list, *next; q; q = next) {
-        next = q->next; /* a question ends with its request */
+    for (sfp__prediction_request *q = list, *next; q; q = next) {
+        next = q->next; /* once q->done is set, its thread may free the request */
         q->status = status;
         q->err = err;
         q->done = true;
@@ -226,7 +227,7 @@ static void *answer_all(void *arg)
         if (!m->first)
             break;
         int images;
-        sfp__question *list = take_questions(m, &images);
+        sfp__prediction_request *list = take_requests(m, &images);
         pthread_mutex_unlock(&m->lock);
         answer(m, list, images);
         pthread_mutex_lock(&m->lock);
@@ -235,10 +236,10 @@ static void *answer_all(void *arg)
     return NULL;
 }
 
-sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err)
+sfp_status sfp__model_predict(sfp__model *m, sfp__prediction_request *q, sfp_error *err)
 {
     pthread_mutex_lock(&m->lock);
-    bool full = m->waiting >= QUESTIONS_MAX || m->ending;
+    bool full = m->waiting >= REQUESTS_MAX || m->ending;
     if (!full) {
         q->next = NULL;
         q->done = false;
@@ -254,7 +255,7 @@ sfp_status sfp__model_ask(sfp__model *m, sfp__question *q, sfp_error *err)
     }
     pthread_mutex_unlock(&m->lock);
     if (full)
-        return sfp__fail(err, SFP_ELIMIT, "too many questions wait for an answer; ask again later");
+        return sfp__fail(err, SFP_ELIMIT, "too many requests wait for an answer; try again later");
     return q->status ? sfp__fail(err, q->status, "%s", q->err.message) : SFP_OK;
 }
 
@@ -292,7 +293,7 @@ sfp_status sfp__model_close(sfp__model *m, sfp_error *err)
     return status;
 }
 
-/* ------------------------------------------------------------------- knowing */
+/* -------------------------------------------------------------------- status */
 
 const char *sfp__model_name(const sfp__model *m)
 {

@@ -1,4 +1,4 @@
-/* What a service says about itself: status, metrics, health, files, events. */
+/* Routes that report the state of the service: status, metrics, health, files, events. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -27,11 +27,11 @@ sfp_status sfp__get_models(sfp__request *r, sfp_error *err)
     return SFP_OK;
 }
 
-/* Warnings about the data: classes with one sample, and much fewer samples than others. */
+/* Collects warnings about the data: classes with fewer than two samples, and a class with many more samples than another. */
 typedef struct class_warnings {
     sfp__json *json;
-    int64_t least, most;
-    char small[128], large[128];
+    int64_t min_samples, max_samples; /* of classes with samples; 0: none yet */
+    char smallest[128], largest[128]; /* names of these classes */
 } class_warnings;
 
 static void put_warning(sfp__json *j, const char *kind, const char *class, const char *message)
@@ -44,19 +44,19 @@ static void put_warning(sfp__json *j, const char *kind, const char *class, const
     sfp__json_end(j);
 }
 
-static sfp_status look_at_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
+static sfp_status check_class(void *ctx, const char *name, int64_t samples, sfp_error *err)
 {
     class_warnings *w = ctx;
     (void)err;
     if (samples < 2)
         put_warning(w->json, "few_samples", name, samples ? "The class has one sample." : "The class has no sample.");
-    if (samples > 0 && (w->least == 0 || samples < w->least)) {
-        w->least = samples;
-        (void)snprintf(w->small, sizeof w->small, "%s", name);
+    if (samples > 0 && (w->min_samples == 0 || samples < w->min_samples)) {
+        w->min_samples = samples;
+        (void)snprintf(w->smallest, sizeof w->smallest, "%s", name);
     }
-    if (samples > w->most) {
-        w->most = samples;
-        (void)snprintf(w->large, sizeof w->large, "%s", name);
+    if (samples > w->max_samples) {
+        w->max_samples = samples;
+        (void)snprintf(w->largest, sizeof w->largest, "%s", name);
     }
     return SFP_OK;
 }
@@ -66,11 +66,11 @@ static void put_warnings(sfp__json *j, sfp__model *m)
     enum { IMBALANCE = 20 };
     class_warnings w = {.json = j};
     char text[400];
-    (void)sfp_run_classes(sfp__model_run(m), look_at_class, &w, NULL);
-    if (w.least > 1 && w.most > IMBALANCE * w.least) {
-        (void)snprintf(text, sizeof text, "%s has %lld samples, %s only %lld.", w.large, (long long)w.most, w.small,
-                       (long long)w.least);
-        put_warning(j, "imbalance", w.small, text);
+    (void)sfp_run_classes(sfp__model_run(m), check_class, &w, NULL);
+    if (w.min_samples > 1 && w.max_samples > IMBALANCE * w.min_samples) {
+        (void)snprintf(text, sizeof text, "%s has %lld samples, %s only %lld.", w.largest, (long long)w.max_samples, w.smallest,
+                       (long long)w.min_samples);
+        put_warning(j, "imbalance", w.smallest, text);
     }
 }
 
@@ -163,7 +163,7 @@ bool sfp__serve_ready(const sfp__server *s)
     return ready;
 }
 
-static sfp_status reply_state(sfp__request *r, bool good)
+static sfp_status reply_health(sfp__request *r, bool good)
 {
     sfp__json j = {.text = &r->reply};
     r->status = good ? 200 : 503;
@@ -176,18 +176,18 @@ static sfp_status reply_state(sfp__request *r, bool good)
 sfp_status sfp__get_health(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    return reply_state(r, true);
+    return reply_health(r, true);
 }
 
 sfp_status sfp__get_ready(sfp__request *r, sfp_error *err)
 {
     (void)err;
-    return reply_state(r, sfp__serve_ready(r->server));
+    return reply_health(r, sfp__serve_ready(r->server));
 }
 
 /* ---------------------------------------------------------------------- metrics */
 
-/* A metric with one value per model. kind: of sfp__model_status. */
+/* A metric with one value per model. type: counter or gauge. */
 typedef struct metric {
     const char *name, *type, *help;
     double (*value)(const sfp__model_status *s);
@@ -235,14 +235,14 @@ static const metric metrics[] = {
     {"streamfp_classes", "gauge", "Classes learned.", classes_of},
     {"streamfp_answers_total", "counter", "Images predicted for requests.", answers_of},
     {"streamfp_answer_batches_total", "counter", "Runs of the predictor.", batches_of},
-    {"streamfp_answer_seconds_total", "counter", "Time of these runs.", seconds_of},
-    {"streamfp_model_age_seconds", "gauge", "Time since the model has changed.", age_of},
+    {"streamfp_answer_seconds_total", "counter", "Total time of the runs of the predictor.", seconds_of},
+    {"streamfp_model_age_seconds", "gauge", "Time since the model last changed.", age_of},
     {"streamfp_lag_seconds", "gauge", "Time from arrival to learning.", lag_of},
     {"streamfp_prequential_accuracy_ratio", "gauge", "Accuracy on samples before they are learned.", accuracy_of},
-    {"streamfp_paused", "gauge", "1: nothing is learned.", paused_of},
+    {"streamfp_paused", "gauge", "1 while learning is paused, else 0.", paused_of},
 };
 
-/* A label: quotes, backslashes and line ends are escaped. */
+/* Writes the value of a Prometheus label, in which quotes, backslashes and line ends are escaped. */
 static void put_label(sfp__text *t, const char *s)
 {
     for (; *s; s++) {
@@ -285,7 +285,7 @@ sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
         t, "# HELP streamfp_requests_total Requests.\n# TYPE streamfp_requests_total counter\nstreamfp_requests_total %llu\n",
         (unsigned long long)stats.requests);
     sfp__text_printf(t,
-                     "# HELP streamfp_requests_refused_total Requests that reached no handler.\n"
+                     "# HELP streamfp_requests_refused_total Requests that were refused before they were processed.\n"
                      "# TYPE streamfp_requests_refused_total counter\nstreamfp_requests_refused_total %llu\n",
                      (unsigned long long)stats.refused);
     for (int k = 0; k < METRICS; k++) {
@@ -311,7 +311,7 @@ typedef struct subscriber {
     struct subscriber *next;
     struct MHD_Connection *connection;
     sfp__model *model;
-    sfp__text text; /* [sent, length) waits */
+    sfp__text text; /* bytes [sent, length) have not been sent yet */
     size_t sent;
     bool suspended, ended;
 } subscriber;
@@ -348,7 +348,7 @@ static void wake(subscriber *s)
     s->suspended = false;
 }
 
-/* Called by the web server when it can send. */
+/* Called by the web server when it can send more bytes. Without any, suspends the connection until the next event. */
 static ssize_t read_events(void *ctx, uint64_t pos, char *buf, size_t max)
 {
     subscriber *s = ctx;
@@ -410,7 +410,7 @@ void *sfp__events_subscribe(struct sfp__events *e, sfp__request *r)
     return taken ? response : NULL;
 }
 
-/* model NULL: to all. */
+/* Sends an event to the subscribers of a model. model NULL: to all subscribers. event NULL: data is sent as it is (a comment). */
 static void publish(struct sfp__events *e, const sfp__model *model, const char *event, const char *data)
 {
     pthread_mutex_lock(&e->lock);
@@ -444,7 +444,7 @@ void sfp__events_sample(struct sfp__events *e, sfp__model *m, uint64_t id)
         publish(e, m, "sample", t.s);
 }
 
-/* Reports samples that were learned since. */
+/* Sends events for watched samples that were learned since the last tick. */
 static void report_watched(sfp__server *s, sfp__model *m)
 {
     enum { PER_TICK = 256 };
@@ -457,7 +457,7 @@ static void report_watched(sfp__server *s, sfp__model *m)
             continue;
         if (strstr(t.s, "\"standing\":\"waiting\"")) {
             sfp__model_watch(m, id);
-            return; /* the later ones wait, too */
+            return; /* samples are learned in order, so the later ones wait, too */
         }
         publish(sfp__server_events(s), m, "sample", t.s);
     }
@@ -467,11 +467,11 @@ void sfp__events_tick(sfp__server *s)
 {
     struct sfp__events *e = sfp__server_events(s);
     uint64_t id;
-    bool heard = has_subscribers(e);
-    for (int i = 0; i < sfp__server_models(s) && !heard; i++)
+    bool has_listeners = has_subscribers(e);
+    for (int i = 0; i < sfp__server_models(s) && !has_listeners; i++)
         while (sfp__model_watched(sfp__server_model(s, i), &id))
             continue;
-    for (int i = 0; i < sfp__server_models(s) && heard; i++) {
+    for (int i = 0; i < sfp__server_models(s) && has_listeners; i++) {
         OWNED_BY(sfp__text_done) sfp__text t = {0};
         sfp__json j = {.text = &t};
         put_status(&j, sfp__server_model(s, i));

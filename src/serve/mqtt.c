@@ -1,13 +1,13 @@
-/* MQTT: images in, answers out, labels in (docs/service.md). A door with one thread, on libmosquitto.
+/* MQTT: receives images and labels, and publishes answers (docs/service.md). One thread, which uses libmosquitto.
  *
- * A message is acknowledged to the broker after its image is in the store, so a broker that keeps messages (QoS 1 and the persistent session
- * that is asked for here) delivers each at least once, whatever is killed or restarted. One that comes again, also a retained one at each
- * connection, has the same key, made of its topic and bytes: it is the same sample. If an image cannot be stored now, the connection is
- * ended instead of acknowledged, and the broker sends the image again later.
+ * A message is acknowledged after its image is in the store. With QoS 1 and a persistent session, which are requested here, the broker
+ * therefore delivers each message at least once, even if a process is killed or restarted. A message that is delivered again, such as a retained
+ * one after each connection, has the same key (a digest of its topic and bytes) and is therefore the same sample. If an image cannot be stored
+ * now, the message is not acknowledged: the connection is closed, and the broker sends the image again later.
  *
- * The part of a topic that + stands for, such as a camera, is a view: it has an answer, which is told when it changes, and an image
- * that is shown, to which a label can be given. Home Assistant finds both by its discovery messages. Texts of others are used in topics and
- * identifiers only after all but letters, digits, '-' and '_' are replaced. */
+ * A view is what one value of the wildcards in a topic stands for, for example one camera. A view has an answer, which is published when it
+ * changes, and a published image, which a user can label. Home Assistant finds both by discovery messages. In text from messages, every character
+ * but letters, digits, '-' and '_' is replaced before it is used in a topic or an identifier. */
 #include "serve/internal.h"
 
 #ifdef SFP__MOSQUITTO
@@ -30,31 +30,31 @@ enum {
     VOTES_MAX = 32,
     NAME_BYTES = 64,
     TOPIC_BYTES = 512,
-    LABEL_BYTES = 2048 /* more than a label may have */
+    LABEL_BYTES = 2048 /* more than the longest valid label */
 };
 static const double first_wait = 0.25, longest_wait = 30, shown_seconds = 10, classes_seconds = 1;
 
 #define AVAILABLE "streamfp/available"
 #define LABELS "streamfp/+/+/label/set"
 
-/* A pattern of topics with images. */
+/* A pattern of topics from which images are received. */
 typedef struct topic {
     char *pattern;   /* {label} is replaced by + */
     int label_level; /* the level of the topic that is the label; -1: images have none */
     int model;
 } topic;
 
-/* What one part of the topics has shown. */
+/* One camera, or another source of images with its own topic. */
 typedef struct view {
     char name[NAME_BYTES];
     int model;
-    char *votes[VOTES_MAX]; /* the last answers; "": not sure */
-    int next;
-    char *state, *attributes; /* what was told last; NULL: nothing */
-    char *type;               /* of its images */
-    uint64_t shown;           /* sample */
-    double shown_at;          /* 0: none that may be labelled */
-    bool announced;
+    char *votes[VOTES_MAX];   /* the last answers; "": below the threshold */
+    int next;                 /* index of the newest vote */
+    char *state, *attributes; /* as published last; NULL: not published yet */
+    char *type;               /* media type of its images */
+    uint64_t shown;           /* the sample whose image was published last */
+    double shown_at;          /* when it was published; 0: no image can be labelled */
+    bool announced;           /* its discovery messages were published */
 } view;
 
 struct sfp__mqtt {
@@ -62,23 +62,23 @@ struct sfp__mqtt {
     const sfp__serve_options *opt;
     struct mosquitto *client;
     char *host, *user, *password;
-    int port, agree, of;
+    int port, agree, agree_of;
     topic topics[TOPICS_MAX];
     int topic_count;
     view views[VIEWS_MAX];
     int view_count;
-    sfp__text classes[SFP__SERVE_MODELS_MAX]; /* as a JSON array; those of the announced labels */
-    double looked_at;
-    bool up;         /* the broker has accepted the connection */
-    bool said;       /* that it is lost */
-    bool refused;    /* an image could not be stored, and none since */
-    bool unreadable; /* a warning about a message was given */
+    sfp__text classes[SFP__SERVE_MODELS_MAX]; /* per model: the announced classes, as a JSON array */
+    double classes_checked_at;                /* when the classes were compared with those of the models */
+    bool connected;                           /* the broker has accepted the connection */
+    bool loss_logged;                         /* a warning about the lost connection was logged */
+    bool refused;                             /* the last image could not be stored */
+    bool unreadable;                          /* a warning about a message was logged; further ones are not */
     pthread_t thread;
     bool runs;
     atomic_bool stop;
 };
 
-static void say(const sfp__mqtt *m, sfp_log_level level, const char *what, const char *why)
+static void log_message(const sfp__mqtt *m, sfp_log_level level, const char *what, const char *why)
 {
     char text[1024];
     (void)snprintf(text, sizeof text, "mqtt %s:%d: %s%s%s", m->host, m->port, what, *why ? ": " : "", why);
@@ -87,7 +87,7 @@ static void say(const sfp__mqtt *m, sfp_log_level level, const char *what, const
 
 /* ------------------------------------------------------------------------ options */
 
-/* HOST, HOST:PORT, [HOST]:PORT. */
+/* Parses HOST, HOST:PORT or [HOST]:PORT. */
 static sfp_status read_address(sfp__mqtt *m, const char *text, sfp_error *err)
 {
     const char *end = text[0] == '[' ? strchr(text, ']') : NULL, *colon = strrchr(end ? end : text, ':');
@@ -99,7 +99,7 @@ static sfp_status read_address(sfp__mqtt *m, const char *text, sfp_error *err)
     return sfp__text_new(&m->host, err, "%.*s", (int)n, text + (end != NULL));
 }
 
-/* A file with a line USER:PASSWORD. */
+/* Reads a file with one line USER:PASSWORD. */
 static sfp_status read_login(sfp__mqtt *m, const char *path, sfp_error *err)
 {
     char line[1024] = "";
@@ -119,7 +119,7 @@ static sfp_status read_login(sfp__mqtt *m, const char *path, sfp_error *err)
     return sfp__check_memory(m->user && m->password, err);
 }
 
-/* [MODEL=]PATTERN. */
+/* Parses [MODEL=]PATTERN. */
 static sfp_status read_topic(sfp__mqtt *m, const char *text, sfp_error *err)
 {
     static const char label[] = "{label}";
@@ -166,8 +166,8 @@ static sfp_status read_options(sfp__mqtt *m, sfp_error *err)
     TRY(read_address(m, m->opt->mqtt, err));
     if (m->opt->mqtt_login)
         TRY(read_login(m, m->opt->mqtt_login, err));
-    if (sscanf(m->opt->mqtt_agree, "%d/%d%n", &m->agree, &m->of, &used) != 2 || m->opt->mqtt_agree[used] || m->agree < 1 ||
-        m->agree > m->of || m->of > VOTES_MAX)
+    if (sscanf(m->opt->mqtt_agree, "%d/%d%n", &m->agree, &m->agree_of, &used) != 2 || m->opt->mqtt_agree[used] || m->agree < 1 ||
+        m->agree > m->agree_of || m->agree_of > VOTES_MAX)
         return sfp__fail_key(err, "mqtt-agree", SFP_EINVAL,
                              "mqtt-agree is '%.20s', expected K/N with K from 1 to N and N up to %d", m->opt->mqtt_agree,
                              VOTES_MAX);
@@ -183,11 +183,11 @@ static sfp_status read_options(sfp__mqtt *m, sfp_error *err)
 
 static void publish(const sfp__mqtt *m, const char *name, const void *payload, size_t n)
 {
-    if (n <= INT_MAX) /* without a connection it is kept until there is one */
+    if (n <= INT_MAX) /* libmosquitto keeps the message until there is a connection */
         (void)mosquitto_publish(m->client, NULL, name, (int)n, payload, 1, true);
 }
 
-/* Appends text in which everything but letters, digits, '-' and '_' is replaced. */
+/* Appends the text, with '_' instead of every character that is not a letter, a digit, '-' or '_'. */
 static void put_safe(char *to, size_t size, const char *text, size_t n)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
@@ -197,19 +197,19 @@ static void put_safe(char *to, size_t size, const char *text, size_t n)
     to[used] = '\0';
 }
 
-static void topic_of(const sfp__mqtt *m, const view *v, const char *what, char out[TOPIC_BYTES])
+static void view_topic(const sfp__mqtt *m, const view *v, const char *what, char out[TOPIC_BYTES])
 {
     (void)snprintf(out, TOPIC_BYTES, "streamfp/%.64s/%.64s/%.32s", m->opt->names[v->model], v->name, what);
 }
 
-static void publish_of(const sfp__mqtt *m, const view *v, const char *what, const void *payload, size_t n)
+static void publish_view(const sfp__mqtt *m, const view *v, const char *what, const void *payload, size_t n)
 {
     char name[TOPIC_BYTES];
-    topic_of(m, v, what, name);
+    view_topic(m, v, what, name);
     publish(m, name, payload, n);
 }
 
-/* The discovery message of one entity. */
+/* Publishes the discovery message of one entity of a view. */
 static void announce_one(sfp__mqtt *m, const view *v, const char *kind, const char *what)
 {
     OWNED_BY(sfp__text_done) sfp__text text = {0};
@@ -226,17 +226,17 @@ static void announce_one(sfp__mqtt *m, const view *v, const char *kind, const ch
     sfp__json_string(&j, "name", name);
     sfp__json_string(&j, "unique_id", id);
     sfp__json_string(&j, "availability_topic", AVAILABLE);
-    topic_of(m, v, what, name);
+    view_topic(m, v, what, name);
     sfp__json_string(&j, image ? "image_topic" : "state_topic", name);
     if (image)
         sfp__json_string(&j, "content_type", v->type);
     if (selects) {
-        topic_of(m, v, "label/set", name);
+        view_topic(m, v, "label/set", name);
         sfp__json_string(&j, "command_topic", name);
         sfp__json_raw(&j, "options", m->classes[v->model].s);
     }
     if (!selects && !image) {
-        topic_of(m, v, "attributes", name);
+        view_topic(m, v, "attributes", name);
         sfp__json_string(&j, "json_attributes_topic", name);
     }
     id[device] = '\0';
@@ -258,22 +258,22 @@ static void announce(sfp__mqtt *m, view *v)
     if (*m->opt->mqtt_discovery) {
         announce_one(m, v, "sensor", "class");
         announce_one(m, v, "image", "image");
-        if (m->classes[v->model].length > 2) /* not [] */
+        if (m->classes[v->model].length > 2) /* not the empty array [] */
             announce_one(m, v, "select", "label");
     }
     v->announced = true;
 }
 
-/* All that was told, for a broker that has forgotten it. */
-static void tell_again(sfp__mqtt *m)
+/* Publishes everything again, because the broker may have lost it in a restart. */
+static void publish_all(sfp__mqtt *m)
 {
     publish(m, AVAILABLE, "online", 6);
     for (view *v = m->views; v < m->views + m->view_count; v++) {
         announce(m, v);
         if (v->state)
-            publish_of(m, v, "class", v->state, strlen(v->state));
+            publish_view(m, v, "class", v->state, strlen(v->state));
         if (v->attributes)
-            publish_of(m, v, "attributes", v->attributes, strlen(v->attributes));
+            publish_view(m, v, "attributes", v->attributes, strlen(v->attributes));
     }
 }
 
@@ -284,13 +284,13 @@ static sfp_status put_class(void *ctx, const char *name, int64_t samples, sfp_er
     return SFP_OK;
 }
 
-/* Announces views that are new, or whose classes have changed. */
-static void look_at_classes(sfp__mqtt *m)
+/* Announces all views of a model again if its classes have changed. */
+static void update_classes(sfp__mqtt *m)
 {
     double now = sfp__monotonic_seconds();
-    if (now - m->looked_at < classes_seconds)
+    if (now - m->classes_checked_at < classes_seconds)
         return;
-    m->looked_at = now;
+    m->classes_checked_at = now;
     for (int i = 0; i < m->opt->model_count; i++) {
         sfp__text text = {0}, *known = &m->classes[i];
         sfp__json j = {.text = &text};
@@ -308,12 +308,12 @@ static void look_at_classes(sfp__mqtt *m)
     }
 }
 
-/* The class that enough of the last answers agree on; NULL: none. */
+/* The class that at least `agree` of the last `agree_of` answers name; NULL: none. */
 static const char *find_agreement(const sfp__mqtt *m, const view *v)
 {
-    for (int i = 0; i < m->of; i++) {
+    for (int i = 0; i < m->agree_of; i++) {
         int same = 0;
-        for (int k = 0; k < m->of && v->votes[i] && *v->votes[i]; k++)
+        for (int k = 0; k < m->agree_of && v->votes[i] && *v->votes[i]; k++)
             same += v->votes[k] && strcmp(v->votes[k], v->votes[i]) == 0;
         if (same >= m->agree)
             return v->votes[i];
@@ -321,7 +321,7 @@ static const char *find_agreement(const sfp__mqtt *m, const view *v)
     return NULL;
 }
 
-static void replace(char **text, const char *by)
+static void replace_text(char **text, const char *by)
 {
     char *copy = sfp__strdup(by);
     if (!copy)
@@ -330,7 +330,7 @@ static void replace(char **text, const char *by)
     *text = copy;
 }
 
-/* Counts an answer, and tells the view's answer if it has changed. */
+/* Adds an answer to the votes of a view, and publishes the answer of the view if it has changed. */
 static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
 {
     OWNED sfp__json_value *root = NULL;
@@ -342,12 +342,12 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     const char *name = sfp__json_text(sfp__json_get(best, "name"));
     double probability = sfp__json_number(sfp__json_get(best, "probability"));
     bool is_unknown = !name || sfp__json_is(sfp__json_get(root, "is_unknown"), SFP__JSON_TRUE);
-    v->next = (v->next + 1) % m->of;
-    replace(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
+    v->next = (v->next + 1) % m->agree_of;
+    replace_text(&v->votes[v->next], is_unknown ? "unknown" : probability >= m->opt->mqtt_threshold ? name : "");
     const char *agreed = find_agreement(m, v);
     if (!agreed || (v->state && strcmp(v->state, agreed) == 0))
         return;
-    replace(&v->state, agreed);
+    replace_text(&v->state, agreed);
     sfp__json_object(&j, NULL);
     sfp__json_uint(&j, "sample", id);
     sfp__json_string(&j, "class", name);
@@ -356,12 +356,12 @@ static void count_answer(sfp__mqtt *m, view *v, uint64_t id, const char *answer)
     sfp__json_end_all(&j);
     if (text.failed)
         return;
-    replace(&v->attributes, text.s);
-    publish_of(m, v, "class", agreed, strlen(agreed));
-    publish_of(m, v, "attributes", text.s, text.length);
+    replace_text(&v->attributes, text.s);
+    publish_view(m, v, "class", agreed, strlen(agreed));
+    publish_view(m, v, "attributes", text.s, text.length);
 }
 
-/* Shows an image for its label. One that is shown stays for a while, so that a label is not given to the next one. */
+/* Publishes an image for labelling. It stays for shown_seconds; otherwise a user could label the next image by mistake. */
 static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, size_t n)
 {
     double now = sfp__monotonic_seconds();
@@ -369,13 +369,13 @@ static void show_image(sfp__mqtt *m, view *v, uint64_t id, const void *bytes, si
         return;
     v->shown = id;
     v->shown_at = now;
-    publish_of(m, v, "image", bytes, n);
-    publish_of(m, v, "label", "None", 4);
+    publish_view(m, v, "image", bytes, n);
+    publish_view(m, v, "label", "None", 4);
 }
 
 /* ----------------------------------------------------------------------------- in */
 
-/* Cuts the topic into levels; those that a wildcard stands for are the name of the view, another may be the label. */
+/* Splits a topic into levels. Those that match a wildcard become the name of the view; the level of {label} becomes the label. */
 static void read_levels(const topic *t, const char *name, char view_name[NAME_BYTES], char *label, size_t label_size)
 {
     const char *pattern = t->pattern, *whole = name;
@@ -397,7 +397,7 @@ static void read_levels(const topic *t, const char *name, char view_name[NAME_BY
         put_safe(view_name, NAME_BYTES, whole, strlen(whole));
 }
 
-/* NULL: there are too many. */
+/* Finds a view, or creates it if `create`. NULL: not found, or there are too many views. */
 static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
 {
     for (view *v = m->views; v < m->views + m->view_count; v++)
@@ -411,16 +411,16 @@ static view *find_view(sfp__mqtt *m, int model, const char *name, bool create)
     return v;
 }
 
-/* Ends the connection before the message is acknowledged: the broker sends it again. */
-static void refuse_now(sfp__mqtt *m, const char *why)
+/* Closes the connection before the message is acknowledged, so that the broker sends it again. */
+static void disconnect_to_retry(sfp__mqtt *m, const char *why)
 {
     if (!m->refused)
-        say(m, SFP_LOG_WARNING, "an image cannot be stored now, and is asked for again", why);
-    m->refused = m->said = true;
+        log_message(m, SFP_LOG_WARNING, "an image cannot be stored now; the broker will send it again", why);
+    m->refused = m->loss_logged = true;
     (void)shutdown(mosquitto_socket(m->client), SHUT_RDWR);
 }
 
-static void take_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
+static void handle_image(sfp__mqtt *m, const topic *t, const char *name, const void *bytes, size_t n)
 {
     OWNED_BY(sfp__text_done) sfp__text answer = {0};
     char view_name[NAME_BYTES], label[LABEL_BYTES], key[80];
@@ -431,61 +431,61 @@ static void take_image(sfp__mqtt *m, const topic *t, const char *name, const voi
     const sfp__digest digest = sfp__digest_bytes(sfp__digest_bytes((sfp__digest){0}, name, strlen(name)), bytes, n);
     (void)snprintf(key, sizeof key, "mqtt:%016llx%016llx", (unsigned long long)digest.word[0],
                    (unsigned long long)digest.word[1]);
-    const sfp__arrival_in in = {.bytes = bytes, .size = n, .label = *label ? label : NULL, .key = key};
+    const sfp__received_image in = {.bytes = bytes, .size = n, .label = *label ? label : NULL, .key = key};
     sfp_status status = (int64_t)n > m->opt->max_body
                             ? sfp__fail(&err, SFP_EINVAL, "it has %zu bytes, more than allowed (--max-body)", n)
-                            : sfp__door_submit(sfp__server_model(m->server, t->model), sfp__server_events(m->server), &in, &id,
-                                               &repeated, &unreadable, &answer, &err);
+                            : sfp__submit_image(sfp__server_model(m->server, t->model), sfp__server_events(m->server), &in, &id,
+                                                &repeated, &unreadable, &answer, &err);
     if (status && !unreadable && status != SFP_EINVAL && status != SFP_EUNSUPPORTED) {
-        refuse_now(m, err.message);
+        disconnect_to_retry(m, err.message);
         return;
     }
     m->refused = false;
     if (status && !m->unreadable && status != SFP_EUNSUPPORTED) {
         char shown[128];
         char what[256];
-        (void)snprintf(what, sizeof what, "a message of %s is ignored, and so are further ones like it",
+        (void)snprintf(what, sizeof what, "a message on topic %s is ignored; this is not reported again for others",
                        sfp__printable(name, shown, sizeof shown));
-        say(m, SFP_LOG_WARNING, what, err.message);
+        log_message(m, SFP_LOG_WARNING, what, err.message);
         m->unreadable = true;
     }
     view *v = status || *label ? NULL : find_view(m, t->model, view_name, true);
     if (!v)
         return;
-    replace(&v->type, n > 3 && *(const uint8_t *)bytes == 0xff ? "image/jpeg"
-                      : n > 3 && *(const char *)bytes == 'R'   ? "image/webp"
-                                                               : "image/png");
+    replace_text(&v->type, n > 3 && *(const uint8_t *)bytes == 0xff ? "image/jpeg"
+                           : n > 3 && *(const char *)bytes == 'R'   ? "image/webp"
+                                                                    : "image/png");
     if (!v->announced) {
-        m->looked_at = 0;
-        look_at_classes(m);
+        m->classes_checked_at = 0;
+        update_classes(m);
         announce(m, v);
     }
-    if (!repeated || v->shown_at == 0) /* a retained image after a restart */
+    if (!repeated || v->shown_at == 0) /* 0: after a restart, a retained image can be labelled again */
         show_image(m, v, id, bytes, n);
     if (!repeated)
         count_answer(m, v, id, answer.s);
 }
 
-/* A label for the image that is shown: streamfp/MODEL/VIEW/label/set. */
-static void take_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
+/* Labels the published image of a view. The topic is streamfp/MODEL/VIEW/label/set. */
+static void handle_label(sfp__mqtt *m, const char *name, const char *payload, size_t n)
 {
     sfp_error err = {0};
     char label[LABEL_BYTES], expected[TOPIC_BYTES];
     for (view *v = m->views; v < m->views + m->view_count; v++) {
-        topic_of(m, v, "label/set", expected);
+        view_topic(m, v, "label/set", expected);
         if (strcmp(name, expected) != 0 || n == 0 || n >= sizeof label)
             continue;
         (void)snprintf(label, sizeof label, "%.*s", (int)n, payload);
         sfp__model *model = sfp__server_model(m->server, v->model);
         sfp_status status = v->shown_at > 0 ? sfp_run_label(sfp__model_run(model), v->shown, label, &err)
-                                            : sfp__fail(&err, SFP_ENOTFOUND, "no image was shown since the start");
+                                            : sfp__fail(&err, SFP_ENOTFOUND, "no image was published since the start");
         if (status) {
-            say(m, SFP_LOG_WARNING, "a label was not taken", err.message);
+            log_message(m, SFP_LOG_WARNING, "a label was not accepted", err.message);
             return;
         }
-        v->shown_at =
-            sfp__monotonic_seconds() - shown_seconds; /* the next image may be shown; until then this one can be corrected */
-        publish_of(m, v, "label", label, strlen(label));
+        /* so the next image is published at once; until it arrives, the label of this one can be corrected */
+        v->shown_at = sfp__monotonic_seconds() - shown_seconds;
+        publish_view(m, v, "label", label, strlen(label));
         sfp__model_watch(model, v->shown);
         sfp__events_sample(sfp__server_events(m->server), model, v->shown);
         return;
@@ -500,31 +500,31 @@ static void on_message(struct mosquitto *client, void *ctx, const struct mosquit
     (void)client;
     (void)mosquitto_topic_matches_sub(LABELS, message->topic, &matches);
     if (matches && !message->retain)
-        take_label(m, message->topic, message->payload, n);
+        handle_label(m, message->topic, message->payload, n);
     for (const topic *t = m->topics; !matches && t < m->topics + m->topic_count; t++) {
         (void)mosquitto_topic_matches_sub(t->pattern, message->topic, &matches);
-        if (matches && n > 0) /* an empty one removes a retained one */
-            take_image(m, t, message->topic, message->payload, n);
+        if (matches && n > 0) /* an empty message only removes a retained one */
+            handle_image(m, t, message->topic, message->payload, n);
     }
 }
 
 static void on_connect(struct mosquitto *client, void *ctx, int code)
 {
     sfp__mqtt *m = ctx;
-    m->up = code == 0;
+    m->connected = code == 0;
     if (code) {
-        if (!m->said)
-            say(m, SFP_LOG_WARNING, "the broker refuses the connection", mosquitto_connack_string(code));
-        m->said = true;
+        if (!m->loss_logged)
+            log_message(m, SFP_LOG_WARNING, "the broker refuses the connection", mosquitto_connack_string(code));
+        m->loss_logged = true;
         return;
     }
-    if (m->said && !m->refused)
-        say(m, SFP_LOG_INFO, "connected again", "");
-    m->said = false;
+    if (m->loss_logged && !m->refused)
+        log_message(m, SFP_LOG_INFO, "connected again", "");
+    m->loss_logged = false;
     for (int i = 0; i < m->topic_count; i++)
         (void)mosquitto_subscribe(client, NULL, m->topics[i].pattern, 1);
     (void)mosquitto_subscribe(client, NULL, LABELS, 1);
-    tell_again(m);
+    publish_all(m);
 }
 
 /* ------------------------------------------------------------------------- thread */
@@ -537,7 +537,7 @@ static bool all_ready(const sfp__mqtt *m)
     return true;
 }
 
-static void wait_seconds(const sfp__mqtt *m, double seconds)
+static void sleep_unless_stopped(const sfp__mqtt *m, double seconds)
 {
     double until = sfp__monotonic_seconds() + seconds;
     while (!atomic_load(&m->stop) && sfp__monotonic_seconds() < until)
@@ -550,24 +550,24 @@ static void *work(void *arg)
     sfp__mqtt *m = arg;
     double wait = first_wait;
     while (!atomic_load(&m->stop) && !all_ready(m))
-        wait_seconds(m, first_wait);
+        sleep_unless_stopped(m, first_wait);
     while (!atomic_load(&m->stop)) {
-        m->up = false;
+        m->connected = false;
         int code = mosquitto_connect_async(m->client, m->host, m->port, KEEPALIVE);
         while (code == MOSQ_ERR_SUCCESS && !atomic_load(&m->stop)) {
             code = mosquitto_loop(m->client, LOOP_MS, 1);
-            if (m->up)
-                look_at_classes(m);
+            if (m->connected)
+                update_classes(m);
         }
         if (atomic_load(&m->stop))
             break;
-        wait = m->up && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
-        if (!m->said && !m->refused)
-            say(m, SFP_LOG_WARNING, "no connection; it is tried again", mosquitto_strerror(code));
-        m->said = true;
-        wait_seconds(m, wait);
+        wait = m->connected && !m->refused ? first_wait : fmin(2 * wait, longest_wait);
+        if (!m->loss_logged && !m->refused)
+            log_message(m, SFP_LOG_WARNING, "no connection to the broker; trying again", mosquitto_strerror(code));
+        m->loss_logged = true;
+        sleep_unless_stopped(m, wait);
     }
-    if (m->up) {
+    if (m->connected) {
         publish(m, AVAILABLE, "offline", 7);
         (void)mosquitto_disconnect(m->client);
         for (int i = 0; i < 50 && mosquitto_loop(m->client, 20, 1) == MOSQ_ERR_SUCCESS;)
@@ -584,12 +584,14 @@ static sfp_status make_client(sfp__mqtt *m, sfp_error *err)
     const sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, where, strlen(where));
     free(dir);
     (void)gethostname(host, sizeof host - 1);
-    (void)snprintf(id, sizeof id, "streamfp-%s-%016llx", host, (unsigned long long)digest.word[0]); /* the same after a restart */
+    /* the same id after a restart, so that the broker continues the session */
+    (void)snprintf(id, sizeof id, "streamfp-%s-%016llx", host, (unsigned long long)digest.word[0]);
     m->client = mosquitto_new(id, false, m);
-    bool good = m->client &&
-                mosquitto_threaded_set(m->client, true) == MOSQ_ERR_SUCCESS && /* else acknowledged before on_message */
-                mosquitto_will_set(m->client, AVAILABLE, 7, "offline", 1, true) == MOSQ_ERR_SUCCESS &&
-                (!m->user || mosquitto_username_pw_set(m->client, m->user, m->password) == MOSQ_ERR_SUCCESS);
+    bool good =
+        m->client &&
+        mosquitto_threaded_set(m->client, true) == MOSQ_ERR_SUCCESS && /* else libmosquitto acknowledges before on_message */
+        mosquitto_will_set(m->client, AVAILABLE, 7, "offline", 1, true) == MOSQ_ERR_SUCCESS &&
+        (!m->user || mosquitto_username_pw_set(m->client, m->user, m->password) == MOSQ_ERR_SUCCESS);
     if (!good)
         return sfp__fail_nomem(err);
     mosquitto_connect_callback_set(m->client, on_connect);

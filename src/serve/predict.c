@@ -1,4 +1,4 @@
-/* Predictions: images of a request, boxes in them, and answers as JSON. */
+/* Predictions for requests: reads images and boxes from the body, writes answers as JSON, and adds received images as samples. */
 #include "serve/internal.h"
 
 #include <math.h>
@@ -6,11 +6,11 @@
 #include <strings.h>
 
 enum { PARTS_MAX = 64, BOXES_MAX = 64, IMAGES_MAX = 256, TOP_MAX = 1000, TOP_DEFAULT = 3 };
-static const double unknown_limit = 0.95; /* streamfp.h: from about here on the image may be of no class */
+static const double unknown_limit = 0.95; /* as sfp_predictor_unknown in streamfp.h recommends */
 
 /* -------------------------------------------------------------------- answers */
 
-/* Finds the best classes: best (top), in order; returns their number. */
+/* Writes the labels of the `top` classes with the highest scores to `best`, highest first; returns their number. */
 static int find_best(const sfp_predictor *p, const float *score, int top, int *best)
 {
     int count = 0;
@@ -58,7 +58,7 @@ typedef struct upload {
     int count;
 } upload;
 
-/* Finds the value of NAME="..." in the header of a part. */
+/* Copies the value of an attribute in the header of a part. name includes the opening quote, such as filename=". */
 static void find_attribute(const char *header, size_t size, const char *name, char *out, size_t max)
 {
     const char *at = memmem(header, size, name, strlen(name));
@@ -72,7 +72,7 @@ static void find_attribute(const char *header, size_t size, const char *name, ch
     }
 }
 
-/* Splits multipart/form-data. The boundary is known, so that a part is what is between two of its lines. */
+/* Splits the body of multipart/form-data at its boundary lines. */
 static sfp_status split_parts(const sfp__request *r, const char *type, upload *u, sfp_error *err)
 {
     const char *given = strcasestr(type, "boundary=");
@@ -160,7 +160,7 @@ static void job_done(image_job *job)
     sfp__free(job->images);
 }
 
-static void write_answer(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
+static void write_answer(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *predictions)
 {
     const image_job *job = q->ctx;
     int per = job->box_count ? job->box_count : 1;
@@ -185,7 +185,7 @@ static void write_answer(sfp__question *q, const sfp_predictor *p, int first, co
     sfp__json_end_all(&j);
 }
 
-/* Sets the images of a part: all of it, or its boxes. */
+/* Sets the images to predict of one part: the whole image, or one image per box. */
 static void set_boxes(const image_job *job, const sfp_image *from, sfp_image *images)
 {
     images[0] = *from;
@@ -219,29 +219,31 @@ sfp_status sfp__post_predict(sfp__request *r, sfp_error *err)
     job.upload = u;
     TRY(sfp__alloc(&job.images, (size_t)count, sizeof *job.images, err));
     for (int i = 0; i < u->count; i++) {
-        sfp_error why;
-        if (sfp__serve_decode(u->parts[i].bytes, u->parts[i].size, &job.decoded[i], &why)) {
-            sfp__reply_error(r, 422, "unreadable_image", why.message);
+        sfp_status status = sfp__serve_decode(u->parts[i].bytes, u->parts[i].size, &job.decoded[i], err);
+        if (status == SFP_ENOMEM) /* it may be a good image */
+            return status;
+        if (status) {
+            sfp__reply_error(r, 422, "unreadable_image", err->message);
             return SFP_OK;
         }
         set_boxes(&job, &job.decoded[i].image, job.images + i * per);
     }
-    sfp__question q = {.count = count, .images = job.images, .answer = write_answer, .ctx = &job};
-    return sfp__model_ask(r->model, &q, err);
+    sfp__prediction_request q = {.count = count, .images = job.images, .answer = write_answer, .ctx = &job};
+    return sfp__model_predict(r->model, &q, err);
 }
 
-/* ---------------------------------------------------------------------- doors */
+/* ---------------------------------------------------------- received images */
 
-/* The answer for one image, as JSON and for its sample. */
-typedef struct door_answer {
+/* Where the answer for a received image is stored: as JSON, and in the sample that is submitted. */
+typedef struct received_answer {
     sfp__text *text;
     sfp_submission *sample;
     char class_name[1025];
-} door_answer;
+} received_answer;
 
-static void keep_answer(sfp__question *q, const sfp_predictor *p, int first, const sfp_prediction *prediction)
+static void keep_answer(sfp__prediction_request *q, const sfp_predictor *p, int first, const sfp_prediction *prediction)
 {
-    door_answer *s = q->ctx;
+    received_answer *s = q->ctx;
     const float *unknown = sfp_predictor_unknown(p);
     const char *name = prediction->label >= 0 ? sfp_predictor_class_name(p, prediction->label) : NULL;
     s->sample->answered = 1;
@@ -261,8 +263,8 @@ static void keep_answer(sfp__question *q, const sfp_predictor *p, int first, con
     sfp__json_end_all(&j);
 }
 
-sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp__arrival_in *in, uint64_t *id, bool *repeated,
-                            bool *unreadable, sfp__text *answer, sfp_error *err)
+sfp_status sfp__submit_image(sfp__model *m, struct sfp__events *events, const sfp__received_image *in, uint64_t *id,
+                             bool *repeated, bool *unreadable, sfp__text *answer, sfp_error *err)
 {
     OWNED_BY(sfp__decoded_done) sfp__decoded decoded = {0};
     int again = 0;
@@ -275,10 +277,10 @@ sfp_status sfp__door_submit(sfp__model *m, struct sfp__events *events, const sfp
     s.name = in->name;
     s.label = in->label;
     s.key = in->key;
-    door_answer single = {.text = answer, .sample = &s};
+    received_answer single = {.text = answer, .sample = &s};
     if (!in->label) {
-        sfp__question q = {.count = 1, .images = &decoded.image, .answer = keep_answer, .ctx = &single};
-        TRY(sfp__model_ask(m, &q, err));
+        sfp__prediction_request q = {.count = 1, .images = &decoded.image, .answer = keep_answer, .ctx = &single};
+        TRY(sfp__model_predict(m, &q, err));
     }
     TRY(sfp_run_submit(sfp__model_run(m), &s, id, &again, err));
     *repeated = again != 0;

@@ -1,7 +1,9 @@
-/* What a person should look at: the queue, suspect labels, and how well each class is known. Features of samples are computed once and kept,
- * up to a number of bytes for the newest samples, because forward passes are what takes time; they are computed again after a restart. All
- * requests of a model take turns here. Judgements are those of the present model (sfp_predictor_judge). They are kept until other samples are
- * learned; if judging takes long, also for some time after that, so that it uses a tenth of the time at most. */
+/* What a person should review: the queue, suspect labels, and the accuracy per class.
+ *
+ * Features of samples are computed once and kept in memory, because forward passes take most of the time; there is a limit of bytes, within
+ * which those of the newest samples are kept. A lock serialises the requests of a model. Each learned sample is judged by the present model
+ * without it (sfp_predictor_judge). The judgements are kept until other samples are learned. If judging takes long, they are kept longer, so
+ * that it takes at most a tenth of the time. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -23,29 +25,29 @@ enum {
     QUEUE_SAMPLES = 4096
 };
 static const size_t feature_bytes_max = (size_t)256 << 20;
-static const double compute_seconds = 3; /* for features, per request */
-static const double fast_seconds = 0.25, share = 10,
-                    keep_seconds = 30; /* a judgement that takes longer is kept `share` times as long */
+static const double compute_seconds = 3; /* the time that one request may spend on features */
+/* If judging takes longer than fast_seconds, the judgements are kept `share` times as long as it took, but at most keep_seconds. */
+static const double fast_seconds = 0.25, share = 10, keep_seconds = 30;
 
 typedef struct entry {
     uint64_t id;
-    float *feature; /* (dim) NULL: not computed */
-    bool bad;       /* it cannot be */
-    int class;      /* the class with which it was learned; -1: it has no label and waits */
+    float *feature;  /* (dim) NULL: not computed */
+    bool unreadable; /* the image cannot be read, so there is no feature */
+    int class;       /* row of the class with which the sample was learned; -1: it waits for a label */
 } entry;
 
 /* A learned sample, judged by the model without it. */
 typedef struct verdict {
     uint64_t id;
-    int class, answer; /* answer -1: none */
-    float margin;      /* of the probabilities of answer and label */
+    int class, answer; /* rows of label and answer; answer -1: none */
+    float margin;      /* probability of the answer minus that of the label; 0: they are the same class */
 } verdict;
 
 typedef struct class_row {
     char *name;
     int64_t samples;
-    int judged, right;
-    int label; /* of the predictor; -1: it does not know the class */
+    int judged, right; /* learned samples that were judged, and those of them with the right answer */
+    int label;         /* of this class in the predictor; -1: it does not know the class */
     int curve_count;
     struct {
         int64_t samples;
@@ -58,17 +60,17 @@ struct sfp__review {
     sfp__model *model;
     sfp_predictor *predictor;
     size_t dim;
-    entry *entries; /* (count) by id */
+    entry *entries; /* (count) in order of id */
     size_t count, capacity;
-    class_row *classes; /* (class_count) by name */
+    class_row *classes; /* (class_count) in order of name */
     int class_count;
     size_t class_capacity;
     verdict *verdicts; /* (verdict_count) highest margins first */
     size_t verdict_count;
-    bool judged;
-    uint64_t of; /* mark of the samples that were judged */
-    double judged_at, keep;
-    sfp_head_options head; /* for curves: the head of the run */
+    bool judged;          /* the verdicts are those of the present classes */
+    uint64_t judged_hash; /* hash of the samples that were judged (hash_learned) */
+    double judged_at, keep_for;
+    sfp_head_options head; /* of the heads that curves need: the settings of the run */
     char method[16];
 };
 
@@ -80,7 +82,7 @@ sfp_status sfp__review_create(sfp__model *m, sfp_predictor *p, struct sfp__revie
     v->model = m;
     v->predictor = p;
     v->dim = (size_t)sfp_predictor_feature_dim(p);
-    const sfp_result *r = sfp_run_result(sfp__model_run(m)); /* later, only the thread that learns may read it */
+    const sfp_result *r = sfp_run_result(sfp__model_run(m)); /* allowed only before the learning thread starts */
     const char *method = sfp_result_string(r, "config.method"), *form = sfp_result_string(r, "config.ridge"),
                *mean = sfp_result_string(r, "config.tap-mean");
     v->head = (sfp_head_options)SFP_HEAD_OPTIONS_INIT;
@@ -135,18 +137,18 @@ static sfp_status add_class(void *ctx, const char *name, int64_t samples, sfp_er
     return SFP_OK;
 }
 
-/* The samples of a new list, which takes over features of the old one. */
-typedef struct merge {
+/* A new list of samples, which is being read page by page. Features of the old list are moved to it. */
+typedef struct new_list {
     struct sfp__review *v;
     entry *list;
-    size_t count, capacity, old;
-    uint64_t next; /* the first id of the next page */
-    int page;      /* samples of this page */
-} merge;
+    size_t count, capacity, old; /* old: first entry of the old list that was not compared yet */
+    uint64_t next;               /* the first id of the next page */
+    int page;                    /* samples of this page */
+} new_list;
 
 static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
 {
-    merge *m = ctx;
+    new_list *m = ctx;
     const struct sfp__review *v = m->v;
     entry e = {.id = s->id, .class = -1};
     m->next = s->id + 1;
@@ -160,15 +162,15 @@ static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
         return SFP_OK;
     TRY(sfp__check_memory(sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity), err));
     if (old) {
-        e.feature = old->feature; /* it belongs to the new list once that is complete */
-        e.bad = old->bad;
+        e.feature = old->feature; /* the old list owns it until the new list is complete */
+        e.unreadable = old->unreadable;
     }
     m->list[m->count++] = e;
     return SFP_OK;
 }
 
-/* Frees the features of old entries that the new list does not have. */
-static void drop_others(const merge *m)
+/* Frees the features of old entries that are not in the new list. */
+static void free_removed(const new_list *m)
 {
     size_t k = 0;
     for (size_t i = 0; i < m->v->count; i++) {
@@ -181,9 +183,9 @@ static void drop_others(const merge *m)
 
 static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 {
-    merge m = {.v = v};
+    new_list m = {.v = v};
     sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
-    all.limit = LIST_PAGE; /* the store is free for others between pages */
+    all.limit = LIST_PAGE; /* other threads can use the store between pages */
     do {
         all.from = m.next;
         m.page = 0;
@@ -193,7 +195,7 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
             return status;
         }
     } while (m.page == LIST_PAGE);
-    drop_others(&m);
+    free_removed(&m);
     sfp__free(v->entries);
     v->entries = m.list;
     v->count = m.count;
@@ -203,7 +205,8 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 
 /* ------------------------------------------------------------------- features */
 
-/* Computes the features of some samples that have none; *n: of the first so many, whose images fit into the memory. */
+/* Computes the features of the *n samples in `list`. If their images do not fit into memory together, only of the first ones; *n becomes the
+ * number of these. */
 static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *list, sfp_error *err)
 {
     sfp__decoded decoded[CHUNK] = {0};
@@ -222,8 +225,8 @@ static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *lis
     *n = count;
     sfp_status status = sfp_predictor_run(v->predictor, count, images, answers, err);
     for (int i = 0; i < count && !status; i++) {
-        list[i]->bad = answers[i].status != SFP_OK;
-        if (list[i]->bad)
+        list[i]->unreadable = answers[i].status != SFP_OK;
+        if (list[i]->unreadable)
             continue;
         status = sfp__alloc(&list[i]->feature, v->dim, sizeof *list[i]->feature, err);
         if (!status)
@@ -234,22 +237,22 @@ static sfp_status compute_chunk(struct sfp__review *v, int *n, entry *const *lis
     return status;
 }
 
-/* Brings the samples up to date; the newest ones have features. */
-static sfp_status update(struct sfp__review *v, sfp_error *err)
+/* Updates the list of samples, and computes missing features, beginning with the newest sample. */
+static sfp_status update_features(struct sfp__review *v, sfp_error *err)
 {
     double until = sfp__monotonic_seconds() + compute_seconds;
-    if (v->dim == 0) /* fingerprints: the predictor has no features, and nothing is judged */
+    if (v->dim == 0) /* the method paper: its predictor has no features, so nothing is judged */
         return SFP_OK;
     size_t left = feature_bytes_max / (v->dim * sizeof(float));
     TRY(list_samples(v, err));
     size_t kept = v->count > left ? v->count - left : 0;
     for (size_t i = 0; i < kept; i++)
         sfp__free(TAKE(v->entries[i].feature));
-    for (size_t i = v->count; i > kept && sfp__monotonic_seconds() < until;) { /* the others at a later request */
+    for (size_t i = v->count; i > kept && sfp__monotonic_seconds() < until;) { /* a later request computes the rest */
         entry *chunk[CHUNK];
         int n = 0;
         for (size_t k = i; k > kept && n < CHUNK; k--)
-            if (!v->entries[k - 1].feature && !v->entries[k - 1].bad)
+            if (!v->entries[k - 1].feature && !v->entries[k - 1].unreadable)
                 chunk[n++] = &v->entries[k - 1];
         if (n == 0)
             break;
@@ -259,7 +262,7 @@ static sfp_status update(struct sfp__review *v, sfp_error *err)
     return SFP_OK;
 }
 
-/* Finds entries with features: learned ones or those that wait, the newest `most` of them. Returns their number. */
+/* Finds the newest `most` entries with features that were learned, or that wait for a label; returns their number. */
 static size_t find_entries(const struct sfp__review *v, bool learned, size_t most, entry **out)
 {
     size_t n = 0, first = v->count;
@@ -274,8 +277,8 @@ static size_t find_entries(const struct sfp__review *v, bool learned, size_t mos
 
 /* -------------------------------------------------------------------- judgement */
 
-/* The last point of the curve of a class is its accuracy by leaving one out. The others are those of heads of the first 1, 2, 4, ...
- * samples of each class, on later samples. So few samples are learned fast. */
+/* Computes how accuracy grows with the number of samples. For k = 1, 2, 4, ... a head learns the first k samples of each class and is tested on
+ * later samples. k stays small, so this is fast. The last point of a curve is not computed here: it is the accuracy by leaving one out. */
 static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list, sfp_error *err)
 {
     for (int64_t k = 1; k <= CURVE_SAMPLES; k *= 2) {
@@ -324,7 +327,7 @@ static sfp_status draw_curve(struct sfp__review *v, size_t n, entry *const *list
     return SFP_OK;
 }
 
-/* Judges n samples. */
+/* Judges n learned samples, each by the model without it; counts judged and right answers per class. */
 static sfp_status judge(struct sfp__review *v, size_t n, entry *const *list, verdict *out, sfp_error *err)
 {
     OWNED float *features = NULL;
@@ -363,8 +366,8 @@ static int by_margin(const void *a, const void *b)
     return x->margin != y->margin ? (x->margin < y->margin) - (x->margin > y->margin) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Of the learned samples: it is another one once they are judged differently. */
-static uint64_t mark_of(const struct sfp__review *v)
+/* A hash of the learned samples with features and their classes. While it stays the same, the verdicts stay valid. */
+static uint64_t hash_learned(const struct sfp__review *v)
 {
     uint64_t mark = SFP__HASH_START;
     for (size_t i = 0; i < v->count; i++) {
@@ -375,7 +378,7 @@ static uint64_t mark_of(const struct sfp__review *v)
     return mark;
 }
 
-/* Lists the classes; *same: they are those before, and have what was found out about them. */
+/* Lists the classes again. *same: the names have not changed; the rows then keep their counts and curves. */
 static sfp_status list_classes(struct sfp__review *v, bool *same, sfp_error *err)
 {
     class_row *old = v->classes;
@@ -399,18 +402,18 @@ static sfp_status list_classes(struct sfp__review *v, bool *same, sfp_error *err
     return status;
 }
 
-/* Judges all learned samples, unless that was done already. */
+/* Judges all learned samples, unless the verdicts are still valid. */
 static sfp_status judge_all(struct sfp__review *v, sfp_error *err)
 {
     OWNED entry **found = NULL;
     OWNED verdict *verdicts = NULL;
     bool same;
     TRY(list_classes(v, &same, err));
-    if (v->judged && sfp__monotonic_seconds() - v->judged_at < v->keep)
+    if (v->judged && sfp__monotonic_seconds() - v->judged_at < v->keep_for)
         return SFP_OK;
-    TRY(update(v, err));
-    uint64_t mark = mark_of(v);
-    if (v->judged && mark == v->of)
+    TRY(update_features(v, err));
+    uint64_t mark = hash_learned(v);
+    if (v->judged && mark == v->judged_hash)
         return SFP_OK;
     v->judged = false;
     double begin = sfp__monotonic_seconds();
@@ -428,23 +431,23 @@ static sfp_status judge_all(struct sfp__review *v, sfp_error *err)
     sfp__free(v->verdicts);
     v->verdicts = TAKE(verdicts);
     v->verdict_count = n;
-    v->of = mark;
+    v->judged_hash = mark;
     v->judged_at = sfp__monotonic_seconds();
     double took = v->judged_at - begin;
-    v->keep = took < fast_seconds ? 0 : fmin(share * took, keep_seconds);
+    v->keep_for = took < fast_seconds ? 0 : fmin(share * took, keep_seconds);
     v->judged = true;
     return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- routes */
 
-/* Writes a sample with more members. */
+/* Writes a sample with the additional members of a queued or suspect one. */
 typedef struct writer {
     sfp__json *json;
     const struct sfp__review *v;
     uint64_t id;
-    const sfp_queued *queued; /* of a sample in the queue; else NULL */
-    const verdict *verdict;   /* of a suspect; else NULL */
+    const sfp_queued *queued; /* NULL: not from the queue */
+    const verdict *verdict;   /* NULL: not a suspect */
     bool written;
 } writer;
 
@@ -453,7 +456,7 @@ static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err
     static const char *const reasons[] = {"uncertain", "unlike", "diverse"};
     writer *w = ctx;
     (void)err;
-    /* it may have changed since it was judged */
+    /* skips a sample whose label has changed since it was judged */
     if (s->id != w->id || (w->verdict && (!s->label || strcmp(s->label, w->v->classes[w->verdict->class].name) != 0)))
         return SFP_OK;
     w->written = true;
@@ -488,7 +491,7 @@ static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_
     int found = 0;
     bool same;
     TRY(list_classes(v, &same, err));
-    TRY(update(v, err));
+    TRY(update_features(v, err));
     TRY(sfp__alloc(&list, v->count + 1, sizeof *list, err));
     size_t n = find_entries(v, false, QUEUE_SAMPLES, list);
     TRY(sfp__alloc(&features, (n + 1) * v->dim, sizeof *features, err));
@@ -501,7 +504,8 @@ static sfp_status get_queue(struct sfp__review *v, int limit, sfp__json *j, sfp_
     return SFP_OK;
 }
 
-/* Suspects: label and answer NULL. Else the samples with this label and this answer without them. */
+/* Lists judged samples. If label and answer are NULL: the suspects. Otherwise: the samples with this label, and with this answer of the model
+ * without the sample. */
 static sfp_status get_judged(struct sfp__review *v, const char *label, const char *answer, int limit, sfp__json *j,
                              sfp_error *err)
 {

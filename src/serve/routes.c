@@ -1,4 +1,4 @@
-/* The table of routes. It decides which handler a request has, and is the documentation: GET /openapi.json is made from it. */
+/* The table of routes. It selects the handler of a request; GET /openapi.json is generated from it. */
 #include "serve/internal.h"
 
 #include <stdio.h>
@@ -7,23 +7,23 @@
 #define IMAGE "image/*"
 #define JSON "application/json"
 
-/* A new route is a row here and its handler. */
 #define LIMIT "limit integer 1 to 200"
 
+/* To add a route, add a row here, and its handler. */
 const sfp__route sfp__routes[] = {
     {"GET", "/", sfp__get_page, "The page of the service.", NULL, NULL, 200, true},
     {"GET", "/v1/models", sfp__get_models, "The models.", NULL, NULL, 200, false},
-    {"GET", "P/status", sfp__get_status, "What the model knows about itself.", NULL, NULL, 200, false},
+    {"GET", "P/status", sfp__get_status, "Counts, rates and warnings of the model.", NULL, NULL, 200, false},
     {"POST", "P/predict", sfp__post_predict, "Predicts one image, or several as multipart/form-data.",
      "box string left,top,right,bottom from 0 to 1; may be repeated;top integer number of classes in an answer", IMAGE, 200,
      false},
     {"POST", "P/samples", sfp__post_sample,
-     "Adds a sample. With a label it is learned once; else it is predicted and waits for a label.",
+     "Adds a sample. With a label it is learned exactly once; without one it is predicted and waits for a label.",
      "label string its class;name string its name", IMAGE, 201, false},
     {"GET", "P/samples", sfp__get_samples, "Lists samples in order of their ids.",
      "standing string waiting, learned, dropped or unreadable;label string its class, empty for none;predicted string the class "
      "of its answer;"
-     "after integer the last id of the page before;limit integer 1 to 1000",
+     "after integer the last id of the previous page;limit integer 1 to 1000",
      NULL, 200, false},
     {"GET", "P/samples/{}", sfp__get_sample, "One sample.", NULL, NULL, 200, false},
     {"DELETE", "P/samples/{}", sfp__delete_sample, "Forgets a sample as if it had never been learned.",
@@ -43,12 +43,12 @@ const sfp__route sfp__routes[] = {
     {"GET", "P/state", sfp__get_state, "The learned state (safetensors).", NULL, NULL, 200, false},
     {"GET", "P/report", sfp__get_report, "The report of the run (HTML).", NULL, NULL, 200, false},
     {"POST", "P/checkpoint", sfp__post_checkpoint, "Writes a checkpoint now.", NULL, NULL, 200, false},
-    {"POST", "P/pause", sfp__post_pause, "Learns nothing until it is resumed; samples wait.", NULL, NULL, 200, false},
-    {"POST", "P/resume", sfp__post_resume, "Learns again.", NULL, NULL, 200, false},
+    {"POST", "P/pause", sfp__post_pause, "Pauses learning; samples are accepted and wait.", NULL, NULL, 200, false},
+    {"POST", "P/resume", sfp__post_resume, "Resumes learning.", NULL, NULL, 200, false},
     {"GET", "P/events", sfp__get_events, "Server-sent events: sample, status.", NULL, NULL, 200, false},
     {"GET", "/metrics", sfp__get_metrics, "Metrics for Prometheus.", NULL, NULL, 200, false},
     {"GET", "/healthz", sfp__get_health, "The process answers.", NULL, NULL, 200, true},
-    {"GET", "/readyz", sfp__get_ready, "All models take samples and questions.", NULL, NULL, 200, true},
+    {"GET", "/readyz", sfp__get_ready, "All models accept samples and answer requests.", NULL, NULL, 200, true},
     {"GET", "/openapi.json", sfp__get_openapi, "This description.", NULL, NULL, 200, true},
     {"GET", "/v2", sfp__v2_server, "Open Inference Protocol: the server.", NULL, NULL, 200, false},
     {"GET", "/v2/health/live", sfp__v2_live, "Open Inference Protocol: the process answers.", NULL, NULL, 200, true},
@@ -66,7 +66,7 @@ static int hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes %XX in n bytes (sfp__free); NULL: malformed, with a NUL, not UTF-8, or no memory. plus: '+' is a blank. */
+/* Decodes the %XX in n bytes; free with sfp__free. plus: '+' is a blank. NULL: malformed, contains a NUL, not UTF-8, or no memory. */
 static char *decode(const char *s, size_t n, bool plus)
 {
     char *out = sfp__malloc(n + 1);
@@ -96,7 +96,7 @@ char *sfp__decode_param(const char *s)
     return decode(s, strlen(s), true);
 }
 
-/* Matches the rest of a path with a pattern; *part is what "{}" stands for. */
+/* Whether the rest of a path matches a pattern. *part, *size: the text that "{}" stands for; NULL: the pattern has none. */
 static bool matches(const char *pattern, const char *path, const char **part, size_t *size)
 {
     size_t before = strcspn(pattern, "{");
@@ -112,7 +112,8 @@ static bool matches(const char *pattern, const char *path, const char **part, si
     return !memchr(*part, '/', *size);
 }
 
-/* Removes "/v1/models/M" or "/v1" (or "/v2/models/M" and a version) from the path and finds the model. */
+/* Returns the path after "/v1/models/M" or "/v1" (kind P), or after "/v2/models/M" and a version (kind V), and finds the model. NULL: the path
+ * does not begin so. *model NULL: there is no such model. */
 static const char *enter_model(const sfp__request *r, char kind, sfp__model **model)
 {
     const char *path = r->path, *prefix = kind == 'P' ? "/v1/models/" : "/v2/models/";
@@ -195,13 +196,13 @@ static void put_param(sfp__json *j, const char *name, const char *in, const char
     sfp__json_end(j);
 }
 
-/* "name type text;..." */
+/* Writes the parameters of a route, given as "name type text;...". */
 static void put_params(sfp__json *j, const char *list)
 {
     for (const char *at = list; at && *at;) {
         char name[32], type[16], text[200];
         size_t n = strcspn(at, ";");
-        while (at[n] == ';' && at[n + 1] == ' ') /* part of the text */
+        while (at[n] == ';' && at[n + 1] == ' ') /* a ';' before a blank belongs to the text */
             n += 1 + strcspn(at + n + 1, ";");
         int used = 0;
         if (sscanf(at, "%31s %15s %n", name, type, &used) == 2) {
@@ -212,7 +213,7 @@ static void put_params(sfp__json *j, const char *list)
     }
 }
 
-/* The path for OpenAPI; false: it has no variant with this prefix. */
+/* Writes the path of a route as OpenAPI writes it, such as /v1/models/{model}/samples/{id}. */
 static void put_path(const sfp__route *route, char *out, size_t size)
 {
     const char *rest = route->path, *prefix = "";
@@ -286,7 +287,7 @@ sfp_status sfp__get_openapi(sfp__request *r, sfp_error *err)
     sfp__json_object(&j, "info");
     sfp__json_string(&j, "title", "streamfp");
     sfp__json_string(&j, "version", sfp_version());
-    sfp__json_string(&j, "description", "A model that learns, answers and takes corrections.");
+    sfp__json_string(&j, "description", "Models that learn from samples, predict images and accept corrections.");
     sfp__json_raw(&j, "license", "{\"name\":\"see LICENSE\"}");
     sfp__json_end(&j);
     sfp__json_raw(&j, "servers", "[{\"url\":\"/\"}]");
@@ -331,7 +332,7 @@ __asm__(".pushsection .rodata.sfp_serve, \"a\"\n"
         ".popsection\n");
 extern const char sfp_serve_page[] __attribute__((visibility("hidden")));
 
-/* Only the style and the script of the page itself are used by the browser: each answer has a new number for them. */
+/* Each reply has a new random nonce in the tags <style> and <script>, so the browser uses no other style and runs no other script. */
 sfp_status sfp__get_page(sfp__request *r, sfp_error *err)
 {
     static const char *const tags[] = {"<style", "<script"};

@@ -1,4 +1,4 @@
-/* Samples, labels and classes: what is learned, and how it is changed. */
+/* Routes that add, list, label and forget samples, and that change classes. */
 #include "serve/internal.h"
 
 #include "io/image/image.h"
@@ -42,10 +42,10 @@ void sfp__json_members(sfp__json *j, const sfp_sample_info *s)
 typedef struct listing {
     sfp__json *json;
     const char *key;
-    int left;            /* samples that may still be written */
-    uint64_t last, only; /* only: UINT64_MAX: any */
-    bool more, some;
-    sfp_standing standing; /* of the last one */
+    int left;              /* samples that may still be written */
+    uint64_t last, only;   /* ids: of the last one written; of the only one to write (UINT64_MAX: all) */
+    bool more, some;       /* there are more samples; at least one was written */
+    sfp_standing standing; /* of the last one written */
 } listing;
 
 static sfp_status put_sample(void *ctx, const sfp_sample_info *s, sfp_error *err)
@@ -81,7 +81,7 @@ sfp_status sfp__json_sample(sfp__model *m, uint64_t id, sfp__json *j, const char
     return SFP_OK;
 }
 
-/* The id in the path. */
+/* Reads the id in the path of the request. */
 static sfp_status get_id(const sfp__request *r, uint64_t *id, sfp_error *err)
 {
     int64_t n;
@@ -105,16 +105,17 @@ sfp_status sfp__post_sample(sfp__request *r, sfp_error *err)
 {
     OWNED char *label = sfp__request_param(r, "label", 0), *name = sfp__request_param(r, "name", 0);
     OWNED_BY(sfp__text_done) sfp__text answer = {0};
-    const sfp__arrival_in in = {.bytes = r->body.s,
-                                .size = r->body.length,
-                                .name = name,
-                                .label = label,
-                                .key = sfp__request_header(r, "Idempotency-Key")};
+    const sfp__received_image in = {.bytes = r->body.s,
+                                    .size = r->body.length,
+                                    .name = name,
+                                    .label = label,
+                                    .key = sfp__request_header(r, "Idempotency-Key")};
     uint64_t id = 0;
     bool repeated = false, unreadable = false;
     if (r->body.length == 0)
         return sfp__fail(err, SFP_EINVAL, "the body is empty, expected an image");
-    sfp_status status = sfp__door_submit(r->model, sfp__server_events(r->server), &in, &id, &repeated, &unreadable, &answer, err);
+    sfp_status status =
+        sfp__submit_image(r->model, sfp__server_events(r->server), &in, &id, &repeated, &unreadable, &answer, err);
     if (unreadable) {
         sfp__reply_error(r, 422, "unreadable_image", err->message);
         return SFP_OK;
@@ -123,7 +124,7 @@ sfp_status sfp__post_sample(sfp__request *r, sfp_error *err)
     r->status = repeated ? 200 : 201;
     sfp__json j = {.text = &r->reply}, none = {0};
     listing l = {.json = &none, .left = 1, .only = id};
-    if (repeated) /* it may have any standing by now */
+    if (repeated) /* the sample of the earlier request may have been learned, dropped or forgotten */
         TRY(find_sample(r->model, id, &l, err));
     bool found = l.some;
     sfp__json_object(&j, NULL);
@@ -176,7 +177,7 @@ sfp_status sfp__get_sample(sfp__request *r, sfp_error *err)
     return reply_sample(r, id, err);
 }
 
-/* Shrinks an image so that its longer side has `size` pixels. */
+/* Writes an image as PNG, reduced so that its longer side has at most `size` pixels. */
 static sfp_status write_thumbnail(const sfp__decoded *d, int size, sfp__text *to, sfp_error *err)
 {
     const sfp__image from = {.width = d->image.width, .height = d->image.height, .rgb = d->pixels};
@@ -212,12 +213,12 @@ sfp_status sfp__get_sample_image(sfp__request *r, sfp_error *err)
         r->type = size > 3 && b[0] == 0xff ? "image/jpeg" : size > 3 && b[0] == 'R' ? "image/webp" : "image/png";
     }
     sfp_free(bytes);
-    sfp__reply_header(r, "Cache-Control", "private, max-age=86400, immutable"); /* an id is never given twice */
+    sfp__reply_header(r, "Cache-Control", "private, max-age=86400, immutable"); /* the image of an id never changes */
     sfp__reply_header(r, "Content-Security-Policy", "default-src 'none'");
     return status;
 }
 
-/* A member of the body that is a string; NULL: there is none. */
+/* The value of a member that is a string; NULL: there is no such member, or it is not a string. */
 static const char *get_text(const sfp__json_value *root, const char *key)
 {
     return sfp__json_text(sfp__json_get(root, key));

@@ -1,9 +1,9 @@
-/* The process that decodes images of strangers: this program again, with clean memory. It takes encoded bytes from memory that it shares with the
- * service, and puts pixels there. A stranger who finds a fault in a decoder gets a process that can compute, and answer on one socket: it cannot
- * open files, connect, start programs or see the memory of the service, and is ended by a limit of memory or time.
+/* The decoder process: this program, started again, so that it has no data of the service in its memory. It reads encoded bytes from memory that
+ * it shares with the service, and writes pixels there. An attacker who uses a bug in an image decoder only controls a process that can compute
+ * and reply on one socket. It cannot open files, connect, start programs or read the memory of the service, and limits of memory and time end it.
  *
- * seccomp is the fence. Landlock is a second one behind it, where the kernel has it. With sanitizers, which map memory and write reports
- * as they like, there is no filter and no limit of memory; everything else is the same. */
+ * seccomp restricts the system calls. Landlock, if the kernel has it, additionally forbids access to files. A build with sanitizers has neither a
+ * seccomp filter nor a limit of memory, because sanitizers map memory and write reports. */
 #include "serve/internal.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { CHANNEL = 0, MEMORY = 1 };               /* descriptors of a decoder */
-enum { CPU_SECONDS = 40, RETIRE_SECONDS = 20 }; /* it is replaced before the limit, which so ends single images */
+enum { CPU_SECONDS = 40, RETIRE_SECONDS = 20 }; /* replaced after RETIRE_SECONDS, so only one slow image can reach CPU_SECONDS */
 #ifdef SFP__SANITIZED
 static const bool sanitized = true;
 #else
@@ -40,7 +40,7 @@ static size_t mapped_bytes(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Sets a limit, or leaves one that is lower. */
+/* Sets a limit, unless a lower one is set already. */
 static bool set_limit(int what, rlim_t soft, rlim_t hard)
 {
     struct rlimit now;
@@ -64,17 +64,17 @@ static sfp_status set_limits(sfp_error *err)
 
 /* ------------------------------------------------------------------------ Landlock */
 
-/* By system calls, as the C library has no functions for them. */
+/* This section uses system calls directly, because the C library has no functions for Landlock. Returns its version; 0: not available. */
 int sfp__landlock_version(void)
 {
     long version = syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, 1U);
     return version > 0 ? (int)version : 0;
 }
 
-/* Forbids all that this kernel can forbid: no rule allows anything. */
+/* Forbids everything that the Landlock of this kernel can forbid: the set of rights is complete, and no rule is added. */
 static sfp_status use_landlock(sfp_error *err)
 {
-    static const int file_rights[] = {13, 14, 15, 15, 16}; /* of version 1, 2, ... */
+    static const int file_rights[] = {13, 14, 15, 15, 16}; /* number of file rights in Landlock version 1, 2, ... */
     int version = sfp__landlock_version();
     if (version == 0)
         return SFP_OK;
@@ -92,7 +92,7 @@ static sfp_status use_landlock(sfp_error *err)
 /* ------------------------------------------------------------------------- seccomp */
 
 #ifndef SFP__SANITIZED
-/* What decoding needs: memory that cannot be executed, the clock, the channel, the end. All else ends the process. */
+/* Allows the system calls that decoding needs: memory that is not executable, the clock, the channel, exit. Any other ends the process. */
 static int add_rules(scmp_filter_ctx f)
 {
     static const int calls[] = {SCMP_SYS(brk),   SCMP_SYS(munmap),        SCMP_SYS(mremap),       SCMP_SYS(madvise),
@@ -156,7 +156,7 @@ static sfp__decode_reply decode(const sfp__decode_request *q, uint8_t *shared)
     if (r.status == SFP_OK) {
         r.width = image.width;
         r.height = image.height;
-        if (image.rgb != shared + SFP__DECODE_BYTES_MAX) /* it was turned upright */
+        if (image.rgb != shared + SFP__DECODE_BYTES_MAX) /* turning the image upright has moved it to other memory */
             memcpy(shared + SFP__DECODE_BYTES_MAX, image.rgb, 3 * (size_t)image.width * (size_t)image.height);
     }
     sfp__image_done(&image);
@@ -166,7 +166,8 @@ static sfp__decode_reply decode(const sfp__decode_request *q, uint8_t *shared)
 
 static uint8_t *prepare(sfp_error *err)
 {
-    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}; /* the service ends it, by closing the channel */
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT,
+                                  SIGPIPE}; /* only the service ends a decoder: it closes the channel */
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
@@ -180,7 +181,7 @@ static uint8_t *prepare(sfp_error *err)
         (void)sfp__fail_errno(err, SFP_ENOMEM, "cannot map the memory of a decoder");
         return NULL;
     }
-    sfp__image_place((uint8_t *)shared + SFP__DECODE_BYTES_MAX, 3 * SFP__DECODE_PIXELS_MAX);
+    sfp__image_set_memory((uint8_t *)shared + SFP__DECODE_BYTES_MAX, 3 * SFP__DECODE_PIXELS_MAX);
     return sfp__sandbox_enter(err) ? NULL : shared;
 }
 

@@ -1,8 +1,8 @@
-/* The web server, on libmicrohttpd. Its own threads only move bytes: they read a request, hand it to a worker, and send the reply. So a slow
- * client holds a connection and its part of the memory, never a worker.
+/* The web server, on libmicrohttpd. Its thread only transfers bytes: it reads a request, passes it to a worker, and sends the reply. A slow
+ * client therefore occupies a connection and memory for its request, but never a worker.
  *
  * A connection is closed if a request or its reply takes too long. If there are many connections, the one that has been idle longest is
- * closed for a new one. The file is long because connections, requests, workers and their end share one state. */
+ * closed when a new one arrives. The file is long because connections, requests, workers and shutdown share one state. */
 #include "serve/internal.h"
 
 #include "base/monotonic.h"
@@ -30,19 +30,19 @@ static const int64_t bodies_max = INT64_C(256) << 20; /* bytes of all requests t
 
 typedef enum client_phase { READING, WORKING, SENDING, STREAMING } client_phase;
 
-/* A connection, for its limits. */
+/* A connection, with the time in its phase, which is limited. */
 typedef struct client {
-    struct client *next, **at;
+    struct client *next, **at; /* at: the pointer to this client in the list */
     int fd;
     client_phase phase;
-    double since, limit; /* seconds */
+    double since, limit; /* when the phase began, and how many seconds it may take */
 } client;
 
 struct sfp__server {
     const sfp__serve_options *opt;
     struct MHD_Daemon *daemon;
     int listener;
-    bool local;     /* only this machine can connect */
+    bool local;     /* other machines cannot connect */
     bool is_socket; /* a Unix socket */
     int model_count;
     sfp__model *models[SFP__SERVE_MODELS_MAX];
@@ -50,8 +50,8 @@ struct sfp__server {
     sfp__mqtt *mqtt; /* NULL: none */
     double began;
     char token[TOKEN_MAX];
-    size_t token_length;  /* 0: none */
-    pthread_mutex_t lock; /* guards the following and the token */
+    size_t token_length;  /* 0: no token */
+    pthread_mutex_t lock; /* guards the token and the members below, but not the atomic ones */
     pthread_cond_t work;
     sfp__request *first, *last;
     int waiting, busy;
@@ -60,11 +60,11 @@ struct sfp__server {
     int client_count;
     pthread_t workers[WORKERS_MAX];
     int worker_count;
-    atomic_llong bodies;
+    atomic_llong bodies; /* bytes of all bodies in memory; at most bodies_max */
     atomic_ullong requests, refused;
 };
 
-/* -------------------------------------------------------------------- knowing */
+/* --------------------------------------------------------------------- access */
 
 int sfp__server_models(const sfp__server *s)
 {
@@ -107,7 +107,7 @@ typedef struct param_search {
     int left;
 } param_search;
 
-static enum MHD_Result look_at_param(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value)
+static enum MHD_Result match_param(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value)
 {
     param_search *s = ctx;
     (void)kind;
@@ -120,7 +120,7 @@ static enum MHD_Result look_at_param(void *ctx, enum MHD_ValueKind kind, const c
 char *sfp__request_param(const sfp__request *r, const char *name, int i)
 {
     param_search s = {.name = name, .left = i};
-    (void)MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, look_at_param, &s);
+    (void)MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, match_param, &s);
     char *value = s.found ? sfp__decode_param(s.found) : NULL;
     return s.found && !value ? sfp__strdup("\xff") : value; /* malformed: no function accepts this text */
 }
@@ -254,7 +254,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Hands a request to a worker; false: too many wait. Its connection sleeps until the reply is made. */
+/* Queues a request for the workers and suspends its connection until the reply is ready. false: too many requests wait. */
 static bool enqueue(sfp__server *s, sfp__request *r)
 {
     pthread_mutex_lock(&s->lock);
@@ -294,7 +294,7 @@ static void set_phase(sfp__server *s, struct MHD_Connection *connection, client_
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Closes the connection that has been reading longest. The lock is held. */
+/* Closes the connection that has waited longest for its next request. The lock is held. */
 static void close_idle(sfp__server *s, double now)
 {
     client *oldest = NULL;
@@ -347,15 +347,15 @@ static void close_slow(sfp__server *s)
             (void)shutdown(c->fd, SHUT_RDWR);
             c->since = now;
         }
-    /* at the limit nothing is accepted, so that on_connection is not called */
+    /* on_connection also closes idle connections, but at the limit no connection is accepted, so it is not called */
     for (int n = s->client_count - s->opt->max_connections * 3 / 4; n > 0; n--)
         close_idle(s, now);
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ----------------------------------------------------------------- who may talk */
+/* -------------------------------------------------------------- access control */
 
-/* Compares without telling by its time how much of the text is right. */
+/* Compares in constant time, so that the time does not reveal how many characters are right. */
 static bool is_token(sfp__server *s, const char *given)
 {
     size_t n = strlen(given);
@@ -367,7 +367,8 @@ static bool is_token(sfp__server *s, const char *given)
     return different == 0;
 }
 
-/* Is it a name of this machine for itself? A page of another site that has changed its address to 127.0.0.1 has another name. */
+/* Whether this is a name of the local machine. This check prevents DNS rebinding: a web site whose name resolves to 127.0.0.1 sends its own name
+ * as Host. */
 static bool is_local_host(const char *host)
 {
     static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -379,7 +380,7 @@ static bool is_local_host(const char *host)
     return strncmp(host, "127.", 4) == 0 && host[strspn(host, "0123456789.:")] == '\0';
 }
 
-/* Fills the reply and returns false if the request may not be served. */
+/* Whether the request may be processed. If not, writes the error reply. */
 static bool is_allowed(sfp__server *s, sfp__request *r)
 {
     const char *origin = sfp__request_header(r, "Origin"), *host = sfp__request_header(r, "Host"),
@@ -392,7 +393,8 @@ static bool is_allowed(sfp__server *s, sfp__request *r)
     if (!s->opt->token_file) {
         if (s->is_socket || (host && is_local_host(host)))
             return true;
-        sfp__reply_error(r, 403, "forbidden", "the Host of the request is not a name of this machine for itself");
+        sfp__reply_error(r, 403, "forbidden",
+                         "the Host of the request is not localhost or a loopback address; other names need --token-file");
         return false;
     }
     if (r->route->open || (given && strncasecmp(given, "Bearer ", 7) == 0 && is_token(s, given + 7)))
@@ -453,7 +455,7 @@ static enum MHD_Result send_reply(sfp__server *s, sfp__request *r)
     }
     if (!response) {
         response = MHD_create_response_from_buffer(r->reply.length, r->reply.s ? r->reply.s : "", MHD_RESPMEM_PERSISTENT);
-        /* the request lives until its reply is sent */
+        /* not copied: the request exists until its reply is sent */
     }
     if (!response)
         return MHD_NO;
@@ -482,7 +484,7 @@ static enum MHD_Result refuse(sfp__server *s, sfp__request *r)
     return send_reply(s, r);
 }
 
-/* The header of a request has arrived. */
+/* Called when the header of a request has arrived. */
 static enum MHD_Result begin_request(sfp__server *s, sfp__request *r)
 {
     const char *length = sfp__request_header(r, "Content-Length");
@@ -557,7 +559,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **re
     *request = NULL;
 }
 
-/* Names and values are decoded by routes.c. */
+/* Leaves names and values as they are: routes.c decodes them. */
 static size_t keep_encoded(void *ctx, struct MHD_Connection *connection, char *text)
 {
     (void)ctx;
@@ -572,7 +574,7 @@ static sfp_status fail_listen(const char *where, sfp_error *err)
     return sfp__fail_errno(err, SFP_EIO, "%s: cannot listen", where);
 }
 
-/* Removes a Unix socket on which nobody listens, but no other file. */
+/* Removes a Unix socket on which no process listens. Any other file is kept. */
 static void remove_stale(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -590,15 +592,15 @@ static sfp_status listen_unix(sfp__server *s, const char *path, sfp_error *err)
         return sfp__fail_key(err, "socket", SFP_EINVAL, "socket is longer than %zu bytes", sizeof a.sun_path - 1);
     remove_stale(&a);
     s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    mode_t before = umask(0117); /* owner and group */
+    mode_t before = umask(0117); /* only owner and group may connect */
     int failed = s->listener < 0 || bind(s->listener, (struct sockaddr *)&a, sizeof a) != 0;
     (void)umask(before);
     s->local = true;
-    s->is_socket = !failed; /* it is removed at the end */
+    s->is_socket = !failed; /* stop_web then removes it */
     return failed || listen(s->listener, SOMAXCONN) != 0 ? fail_listen(path, err) : SFP_OK;
 }
 
-/* ADDRESS:PORT, [ADDRESS]:PORT. */
+/* Listens on ADDRESS:PORT or [ADDRESS]:PORT. */
 static sfp_status listen_tcp(sfp__server *s, const char *where, sfp_error *err)
 {
     union {
@@ -657,7 +659,7 @@ static void get_address(const sfp__server *s, char *out, size_t size)
 
 /* ----------------------------------------------------------------------- systemd */
 
-/* Tells systemd (sd_notify(3)). */
+/* Sends a state to systemd, as sd_notify(3) does; without NOTIFY_SOCKET, does nothing. */
 static void notify(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -684,11 +686,11 @@ typedef struct engine_job {
     sfp_error err;
 } engine_job;
 
-/* The threads of the engine learn; they inherit the priority of this one. */
+/* Opens the engine on a thread of low priority, which the threads of the engine inherit: they are used for learning. */
 static void *open_engine(void *arg)
 {
     engine_job *j = arg;
-    sfp__serve_yield();
+    sfp__serve_lower_priority();
     j->status = sfp_engine_open_for(j->opt->settings, j->opt->log, NULL, &j->engine, &j->err);
     return NULL;
 }
@@ -755,7 +757,7 @@ static void run_until_stopped(sfp__server *s)
     }
 }
 
-/* No request begins; those that have begun are answered; then the connections are closed. */
+/* Accepts no more requests, answers those that have begun, and closes the connections. */
 static void stop_web(sfp__server *s)
 {
     if (s->daemon) {
@@ -766,10 +768,10 @@ static void stop_web(sfp__server *s)
     s->ending = true;
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < s->worker_count; i++) /* they serve what waits first */
+    for (int i = 0; i < s->worker_count; i++) /* workers end when the queue of requests is empty */
         pthread_join(s->workers[i], NULL);
     sfp__events_end(s->events);
-    if (s->daemon) { /* replies that are made are sent, within a second */
+    if (s->daemon) { /* gives finished replies one second to be sent */
         double until = sfp__monotonic_seconds() + 1;
         for (bool sending = true; sending && sfp__monotonic_seconds() < until;) {
             sending = false;
@@ -793,10 +795,9 @@ static sfp_status serve(sfp__server *s, sfp_engine **engine, void (*ready)(const
     TRY(s->opt->socket ? listen_unix(s, s->opt->socket, err) : listen_tcp(s, s->opt->listen, err));
     TRY(read_token(s, err));
     if (!s->local && s->token_length == 0)
-        return sfp__fail_key(
-            err, "listen", SFP_EINVAL,
-            "listen is '%s', which other machines can reach: expected --token-file, or an address of this machine only",
-            s->opt->listen);
+        return sfp__fail_key(err, "listen", SFP_EINVAL,
+                             "listen is '%s', which other machines can reach; expected a loopback address, or --token-file",
+                             s->opt->listen);
     if (s->opt->sandbox)
         TRY(sfp__decoders_start(s->opt->log, err));
     TRY(sfp__mqtt_open(s, s->opt, &s->mqtt, err));

@@ -24,7 +24,7 @@ static uint32_t draw_word(twister *t)
     return y ^ (y >> 18);
 }
 
-/* Uniform in [0, max]. */
+/* Draws a number that is uniform in [0, max]. */
 static uint32_t draw_index(twister *t, uint32_t max)
 {
     uint32_t mask = max, value;

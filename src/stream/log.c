@@ -58,7 +58,7 @@ bool sfp__messages_have(const sfp__messages *l, const char *id)
 static sfp_status copy_text(char **to, const void *value, size_t size, sfp_error *err)
 {
     if (*to)
-        return SFP_OK; /* the first field of this name counts */
+        return SFP_OK; /* only the first field with this name is used */
     return sfp__text_new(to, err, "%.*s", (int)(size < SFP__CLASS_NAME_MAX + 1 ? size : SFP__CLASS_NAME_MAX + 1),
                          (const char *)value);
 }
@@ -125,7 +125,7 @@ void sfp__log_close(sfp_source *base)
     sfp__free(l->group);
 }
 
-/* STREAM@ADDRESS/GROUP: the stream may have no '@', the group no '/'. */
+/* Parses STREAM@ADDRESS/GROUP. The stream must not contain '@', the group not '/'. */
 static sfp_status parse(sfp__log *l, char *text, const char *example, sfp_error *err)
 {
     char shown[SFP__NAME_MAX];

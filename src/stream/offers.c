@@ -1,11 +1,11 @@
-/* The ids of samples of the store that a live source has to deliver (submitted.h). Any thread offers them, the source takes them. */
+/* A queue of ids of samples in the store that a live source must deliver (submitted.h). Any thread adds ids, the source takes them. */
 #include "base/mem.h"
 #include "stream/submitted.h"
 
 #include <string.h>
 #include <time.h>
 
-static const long wait_ns = 50000000; /* between two looks of the source at its `stop` */
+static const long wait_ns = 50000000; /* maximum wait, so that the source checks its `stop` */
 
 void sfp__offers_init(sfp__offers *o)
 {

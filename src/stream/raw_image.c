@@ -54,7 +54,7 @@ sfp_status sfp__source_settle(const sfp_source *s, sfp_status status, sfp_error 
         atomic_store(failed, 0);
     if (status != SFP_EIO)
         return status;
-    int fd = open("/", O_PATH | O_CLOEXEC); /* a process that has no descriptors left can open no file at all */
+    int fd = open("/", O_PATH | O_CLOEXEC); /* fails if the process has no descriptors left */
     bool has_descriptors = fd >= 0 && close(fd) == 0;
     if (!has_descriptors || atomic_fetch_add(failed, 1) + 1 >= FAILED_MAX)
         return status;

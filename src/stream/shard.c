@@ -1,5 +1,5 @@
-/* A shard of a dataset: the images whose digest has a remainder. The digest is that of the name and the class, so that the images of all N
- * shards are those of the dataset, each once, for any N and on any machine; no image is read for it. */
+/* Shard I/N of a dataset: the images whose digest modulo N is I. The digest is computed from name and class, without reading the image. So each
+ * image is in exactly one of the N shards, and in the same one on every machine. */
 #include "base/rng.h"
 #include "base/settings.h"
 #include "stream/source_internal.h"
@@ -89,7 +89,7 @@ sfp_status sfp__shard_open(sfp_source **source, const char *text, sfp_error *err
         const char *class = !status && r.label >= 0 ? inner->class_names[r.label] : "";
         const char *at = sfp__source_name(inner, i, name, sizeof name);
         uint64_t digest = sfp__hash(sfp__hash(SFP__HASH_START, class, strlen(class)), at, strlen(at));
-        digest ^= digest >> 29; /* the low bits of the hash of similar names are similar */
+        digest ^= digest >> 29; /* mixes the high bits in, because similar names have similar low bits */
         digest *= UINT64_C(0xbf58476d1ce4e5b9);
         if ((digest >> 32) % (uint64_t)count == (uint64_t)index)
             f->index[f->base.count++] = i;

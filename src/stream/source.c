@@ -29,7 +29,7 @@ const sfp__source_kind *const sfp__source_kinds[] = {
     NULL,
 };
 
-/* Guesses the kind of a path without one; NULL: nothing is at the path. */
+/* Guesses the kind of source for a path that was given without a kind, for the error message; NULL: the path does not exist. */
 static const char *likely_kind(const char *path)
 {
     static const struct {

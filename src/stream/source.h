@@ -42,12 +42,12 @@ typedef struct sfp__source_options {
     int order;
 } sfp__source_options;
 
-/* What a live source knows about the image that next delivered or lost. */
+/* The origin of the image that `next` has delivered, or has failed to read. */
 typedef struct sfp__origin {
-    const char *name; /* by which a later label refers to it; valid until the next call */
+    const char *name; /* name by which a late label refers to the image; valid until the next call */
     bool stored;      /* the sample is in the store, with this id */
     uint64_t id;
-    bool urgent; /* its label is a late one or a correction: it is never dropped */
+    bool urgent; /* the label is late or a correction, so the image must not be dropped */
     double at;   /* sfp__monotonic_seconds() of its arrival; 0: now */
 } sfp__origin;
 
@@ -77,11 +77,11 @@ typedef struct sfp__source_ops {
     /* Called before the first next. From then on the source looks in the store for images that it has delivered, and delivers those
      * again that an earlier process has left. NULL: the source cannot deliver an image twice. */
     sfp_status (*set_store)(sfp_source *s, sfp__store *store, sfp_error *err);
-    /* A command gives the sample a label. What was said about it before, but is not read yet, is older. Another thread than that of next
-     * calls it. NULL: a label has one origin only. */
+    /* Called when a command has given the sample a label: labels for it that the source has not read yet are older and must not replace this one. The
+     * calling thread is not that of `next`. NULL: all labels come through `next`. */
     sfp_status (*decided)(sfp_source *s, uint64_t id, const char *name, sfp_error *err);
-    /* The image of a sample, which the source keeps. From then on nothing is dropped: samples wait in the store, and the source is blocked.
-     * NULL: the source does not keep images, or they are files. */
+    /* Reads the image of a sample from the store, in which the source keeps images. No sample of such a source is dropped: samples wait in the store,
+     * and the source is blocked. NULL: the source does not keep images, or they are files. */
     sfp_status (*image)(sfp_source *s, const sfp__stored *row, sfp__raw_image *out, sfp_error *err);
     bool pauses;    /* an incomplete batch does not wait for more images (--max-wait) */
     bool on_demand; /* images are generated on request; they do not arrive by themselves */

@@ -331,9 +331,13 @@ server = Server(streamfp, mkfile, directory + "/a", "--max-body", "200000", "--m
 for test in (test_learning, test_lists, test_predict, test_pixels, test_review, test_classes, test_control, test_events, test_v2, test_limits):
     test(server)
 learned = server.get("/v1/status")[1]["samples"]
-check("it ends well", server.stop(), 0)
+server.post("/v1/pause")
+check("rename", server.request("PATCH", "/v1/classes/cup", {"rename": "mug"})[0], 200)
+check("it ends well although nothing is learned again now", server.stop(), 0)
 server.start()
+settled(server)
 check("it continues", server.get("/v1/status")[1]["samples"], learned)
+check("renamed", [(c["name"], c["samples"]) for c in server.get("/v1/classes")[1]["classes"] if c["samples"]], [("mug", 7)])
 check("it ends well", server.stop(), 0)
 for name, test in (("b", test_token), ("c", test_models)):
     os.mkdir(f"{directory}/{name}")

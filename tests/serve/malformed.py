@@ -3,7 +3,7 @@
 
     tests/serve/malformed.py STREAMFP MKFILE
 
-300 requests; with SFP_LONG=1, five minutes of them.
+300 requests; with SFP_LONG=1, five minutes of them. They go to all routes of the service.
 """
 
 import base64
@@ -43,7 +43,14 @@ requests = [
     (b"PATCH /v1/classes/cup HTTP/1.1\r\n", b'{"rename":"bowl"}'),
     (b"POST /v2/models/model/infer HTTP/1.1\r\n", infer),
     (b"POST /v2/models/model/infer HTTP/1.1\r\nInference-Header-Content-Length: %d\r\n" % len(head), head + struct.pack("<I", len(picture)) + picture),
+    (b"DELETE /v1/samples/3?again=1 HTTP/1.1\r\n", b""),
+    (b"DELETE /v1/classes/cup HTTP/1.1\r\n", b""),
 ]
+requests += [(b"GET %s HTTP/1.1\r\n" % path, b"") for path in (
+    b"/v1/queue?limit=5", b"/v1/suspects?label=cup&answer=bowl", b"/v1/classes", b"/v1/samples/2", b"/v1/events", b"/v1/state", b"/v1/report",
+    b"/v1/models", b"/v1/models/model/status", b"/metrics", b"/healthz", b"/readyz", b"/", b"/v2", b"/v2/health/live", b"/v2/health/ready",
+    b"/v2/models/model", b"/v2/models/model/versions/1/ready")]
+requests += [(b"POST /v1/%s HTTP/1.1\r\n" % path, b"") for path in (b"pause", b"resume", b"checkpoint")]
 
 
 def mutate(data):
@@ -77,9 +84,10 @@ def send(data, half):
             pass  # it was closed
 
 
-end, count = time.monotonic() + 300, 0
+end, count, seen = time.monotonic() + 300, 0, set()
 while count < 300 or (long and time.monotonic() < end):
     line, body = choose.choice(requests)
+    seen.add(line)
     line, body = (mutate(line), body) if choose.random() < 0.4 else (line, mutate(body))
     length = len(body) if choose.random() < 0.9 else choose.choice([0, -1, 10 ** 25, len(body) + 5, 199999])
     extra = b"Connection: close\r\n"
@@ -91,6 +99,6 @@ while count < 300 or (long and time.monotonic() < end):
     count += 1
     if count % 50 == 0 and server.get("/v1/status")[0] != 200:
         sys.exit(f"serve/malformed: no status after {count} requests")
-if server.stop() != 0:
+if server.stop() != 0 or len(seen) < len(requests):
     sys.exit("serve/malformed: the service did not end well: " + (Path(directory) / "log").read_text()[-3000:])
 print(f"serve/malformed: {count} requests")

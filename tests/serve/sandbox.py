@@ -4,6 +4,7 @@
     tests/serve/sandbox.py STREAMFP MKFILE
 """
 
+import base64
 import os
 import signal
 import struct
@@ -17,6 +18,8 @@ from client import Server, begin, images
 
 streamfp, mkfile, directory = begin("serve/sandbox")
 pictures = images(24)
+libraries = Path(directory, "lib")
+libraries.mkdir()
 
 
 def expect(what, got, expected):
@@ -49,7 +52,8 @@ def predict(server):
 
 def run(name, *options):
     (Path(directory) / name).mkdir()
-    return Server(streamfp, mkfile, Path(directory) / name, "--batch", "8", "--max-wait", "60", *options).start()
+    return Server(streamfp, mkfile, Path(directory) / name, "--batch", "8", "--max-wait", "60", *options,
+                  env={"LD_LIBRARY_PATH": str(libraries)}).start()
 
 
 plain = run("plain", "--sandbox", "off")
@@ -84,7 +88,7 @@ while len(killed) < 3 or any(c.is_alive() for c in clients):
 for c in clients:
     c.join()
 wrong = [got for a in answers for got, want in zip(a, expected) if got != want]
-if any(got[0] != 422 for got in wrong) or 2 * len(wrong) > len(killed):  # two decoders must end at one image
+if any(got[0] not in (422, 503) for got in wrong) or 2 * len(wrong) > len(killed):  # two decoders must end at one image
     sys.exit(f"serve/sandbox: answers while decoders are killed: {wrong}")
 expect("answers after that", predict(server), expected)
 
@@ -107,6 +111,17 @@ for width, height, status in (1, 20_000_000, 200), (1, 60_000_000, 422), (50_000
 if peak(server) - before > 400_000:
     sys.exit(f"serve/sandbox: bombs took {peak(server) - before} kB of the service")
 expect("answers after bombs", predict(server), expected)
+
+# no decoder can be started: its loader finds a broken library
+broken = libraries / "libmicrohttpd.so.12"
+broken.write_text("not a library")
+for p in decoders(server):
+    os.kill(p, signal.SIGKILL)
+infer = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(pictures[0]).decode()]}]}
+for path, body in ("/v1/predict", pictures[0]), ("/v1/samples?label=cup", pictures[0]), ("/v2/models/model/infer", infer):
+    expect(f"{path} without decoders", server.post(path, body)[0], 503)
+broken.unlink()
+expect("answers after that", predict(server), expected)
 left = decoders(server)
 expect("its end", server.stop(), 0)
 expect("the decoders ended, too", [p for p in left if Path(f"/proc/{p}").exists()], [])

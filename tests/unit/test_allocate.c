@@ -91,7 +91,8 @@ TEST(the_samples_of_a_class_are_evenly_spaced_over_its_arrivals)
         assert_int_equal(samples[i + 2].id - samples[i].id, 64);
 }
 
-/* The rule, place by place: the class with the fewest samples, learned and chosen, gets the next one. */
+/* The rule, place by place: the class with the fewest samples, learned and chosen, gets the next one. A class with half of the places waits
+ * until the others have all they can. */
 static void check_places(int n, int classes, int (*label)(int i), int64_t (*learned)(int label))
 {
     int waiting[200] = {0}, places[200] = {0};
@@ -101,7 +102,9 @@ static void check_places(int n, int classes, int (*label)(int i), int64_t (*lear
         int fewest = -1;
         for (int i = 0; i < n; i++) { /* ties: the class that arrived first */
             int c = label(i);
-            if (places[c] < waiting[c] && (fewest < 0 || learned(c) + places[c] < learned(fewest) + places[fewest]))
+            bool half = places[c] >= BATCH / 2, fewest_half = fewest >= 0 && places[fewest] >= BATCH / 2;
+            if (places[c] < waiting[c] &&
+                (fewest < 0 || (half == fewest_half ? learned(c) + places[c] < learned(fewest) + places[fewest] : fewest_half)))
                 fewest = c;
         }
         places[fewest]++;
@@ -154,13 +157,39 @@ static int64_t more_of_early_classes(int label)
 TEST(a_class_of_which_little_was_learned_is_preferred)
 {
     make(160, forty_in_turn, more_of_early_classes);
-    choose(160, BATCH);
-    assert_int_equal(count_of(BATCH, 3), 15); /* 17 of both classes are then learned */
-    assert_int_equal(count_of(BATCH, 2), 5);
+    choose(160, 24);
+    assert_int_equal(count_of(24, 3), 12); /* half */
+    assert_int_equal(count_of(24, 2), 12);
     make(120, forty_in_turn, more_of_early_classes);
     choose(120, 41);
-    assert_int_equal(count_of(41, 2), 40); /* all that wait */
-    assert_int_equal(count_of(41, 1), 1);
+    assert_int_equal(count_of(41, 2), 21);
+    assert_int_equal(count_of(41, 1), 20);
+}
+
+static int last_twenty(int i)
+{
+    return i >= 300;
+}
+
+static int last_five(int i)
+{
+    return i >= 315;
+}
+
+static int64_t the_first_only(int label)
+{
+    return label == 0 ? 40 : 0;
+}
+
+TEST(a_class_that_begins_at_the_end_gets_half_of_the_places)
+{
+    make(320, last_twenty, the_first_only);
+    choose(320, BATCH);
+    assert_int_equal(count_of(BATCH, 1), 10);
+    make(320, last_five, the_first_only);
+    choose(320, BATCH); /* the other class gets what is left */
+    assert_int_equal(count_of(BATCH, 1), 5);
+    assert_int_equal(count_of(BATCH, 0), 15);
 }
 
 static int64_t known_unless_two(int label)

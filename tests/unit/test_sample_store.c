@@ -1,147 +1,17 @@
 /* The store of samples: ids, standings, what a resumed run undoes, forgotten samples, and other processes. Every test ends with
  * counts that equal those of the rows (check_counts). */
 #include "base/monotonic.h"
-#include "stream/sample_store.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <sys/wait.h>
 
 #include "failing_alloc.h"
-#include "temp_directory.h"
+#include "sample_rows.h"
 #include "test.h"
 
 AROUND_EACH(make_directory, remove_directory)
-
-static const char *const standing_names[] = {"waiting", "learned", "dropped", "unreadable", "forgotten"};
-
-static sfp__store *open_store(void)
-{
-    sfp__store *s = NULL;
-    MUST(sfp__store_open(directory, &s, &err));
-    return s;
-}
-
-static void reopen(sfp__store **s)
-{
-    sfp__store_close(*s);
-    *s = NULL;
-    *s = open_store();
-}
-
-static sfp__digest digest_of(const char *text)
-{
-    return sfp__digest_bytes((sfp__digest){0}, text, strlen(text));
-}
-
-/* The bytes of a sample are those of its first name. */
-static uint64_t add(sfp__store *s, const char *name, const char *label)
-{
-    const sfp__file_stamp stamp = {.size = 1, .modified = 2, .changed = 3};
-    sfp__digest digest = digest_of(name);
-    uint64_t id = UINT64_MAX;
-    MUST(sfp__store_add(s, name, &stamp, &digest, label, &id, &err));
-    return id;
-}
-
-static void label(sfp__store *s, uint64_t id, const char *text)
-{
-    MUST(sfp__store_label(s, id, text, &err));
-}
-
-static void learn(sfp__store *s, uint64_t id, const char *text)
-{
-    MUST(sfp__store_learned(s, id, text, &err));
-}
-
-static void refuse(sfp__store *s, uint64_t id, sfp__standing standing)
-{
-    MUST(sfp__store_refuse(s, id, standing, "a reason", &err));
-}
-
-static void predict(sfp__store *s, uint64_t id)
-{
-    MUST(sfp__store_predicted(s, id, 5, "owl", 0.5, 0.25, 7, &err));
-}
-
-static int64_t save(sfp__store *s)
-{
-    int64_t generation = 0;
-    MUST(sfp__store_prepare_checkpoint(s, &generation, &err));
-    MUST(sfp__store_finish_checkpoint(s, false, &err));
-    return generation;
-}
-
-/* Checks a row: "STANDING NAME LABEL LEARNED". */
-static void check_row(sfp__store *s, uint64_t id, const char *expected)
-{
-    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-    MUST(sfp__store_get(s, id, &row, &err));
-    assert_int_equal(row.id, id);
-    assert_string_equal(kept_print("%s %s %s %s", standing_names[row.standing], row.name ? row.name : "-",
-                                   row.label ? row.label : "-", row.learned ? row.learned : "-"),
-                        expected);
-}
-
-/* Counts rows of the file with another connection. */
-static uint64_t count_rows(sqlite3 *db, const char *condition)
-{
-    sqlite3_stmt *st = NULL;
-    const char *sql = kept_print("SELECT count(*) FROM %s", condition);
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
-    uint64_t n = (uint64_t)sqlite3_column_int64(st, 0);
-    assert_int_equal(sqlite3_finalize(st), SQLITE_OK);
-    return n;
-}
-
-static sqlite3 *open_database(void)
-{
-    sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(in_directory(SFP__STORE_NAME), &db), SQLITE_OK);
-    return db;
-}
-
-static void run_sql(const char *sql)
-{
-    sqlite3 *db = open_database();
-    char *why = NULL;
-    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK)
-        fail_msg("%s: %s", sql, why);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
-
-/* Checks that the counts are those of the rows, and that each row has the standing that follows from its labels. */
-static void check_counts(sfp__store *s)
-{
-    KEPT_IN_BLOCK;
-    MUST(sfp__store_commit(s, &err));
-    sfp__store_counts c = sfp__store_get_counts(s);
-    sqlite3 *db = open_database();
-    uint64_t offered = 0;
-    for (int i = 0; i < SFP__STANDINGS; i++) {
-        assert_int_equal(c.standing[i], count_rows(db, kept_print("sample WHERE standing = %d", i)));
-        offered += c.standing[i];
-    }
-    assert_int_equal(offered, count_rows(db, "sample"));
-    assert_int_equal(c.unlabelled, count_rows(db, "sample WHERE standing = 0 AND label IS NULL"));
-    assert_int_equal(c.predicted, count_rows(db, "sample WHERE predicted IS NOT NULL"));
-    assert_int_equal(c.late, count_rows(db, "sample WHERE predicted IS NOT NULL AND label IS NOT NULL"));
-    assert_int_equal(c.expired, count_rows(db, "sample WHERE predicted IS NOT NULL AND label IS NULL AND standing = 2"));
-    assert_int_equal(c.corrected, count_rows(db, "(SELECT DISTINCT sample FROM earlier_label)"));
-    assert_int_equal(count_rows(db, "sample WHERE (standing = 1) <> (learned IS NOT NULL AND learned IS label)"), 0);
-    assert_int_equal(count_rows(db, "sample WHERE standing > 1 AND learned IS NOT NULL"), 0);
-    assert_int_equal(count_rows(db, "sample WHERE standing = 4 AND coalesce(name, label, digest, class, size) IS NOT NULL"), 0);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
-
-static void close_checked(sfp__store *s)
-{
-    check_counts(s);
-    sfp__store_close(s);
-}
 
 /* --------------------------------------------------------------------- rows and ids */
 
@@ -531,6 +401,22 @@ TEST(random_sequences_and_resumes_agree_with_a_model)
 /* ----------------------------------------------------------------- after a kill */
 
 /* A process that is killed at a random time. It writes the number of committed samples to a pipe. */
+/* Whoever gives a label asks for its class first; the class may be renamed between the two. */
+TEST(a_label_given_after_a_rename_is_the_new_name)
+{
+    sfp__store *s = open_store();
+    uint64_t first = add(s, "1.png", "cat"), second = add(s, "2.png", "dog");
+    learn(s, first, "cat");
+    MUST(sfp__store_rename_class(s, "cat", "lion", &err));
+    label(s, second, "cat");
+    check_row(s, second, "waiting 2.png lion -");
+    check_row(s, add(s, "3.png", "cat"), "waiting 3.png lion -");
+    check_row(s, first, "waiting 1.png lion cat");
+    label(s, first, "cat"); /* nothing to do: it is a lion already */
+    check_row(s, first, "waiting 1.png lion cat");
+    close_checked(s);
+}
+
 static void add_until_killed(int to)
 {
     sfp__store *s = NULL;

@@ -48,9 +48,9 @@ static sfp_status obey(const char *label, const void *bytes, size_t size, const 
     }
     if (is_word("\033[2J", bytes, size))
         return sfp__fail(e, SFP_ENOMEM + 1000, ": %.*s", (int)size, (const char *)bytes);
-    sfp__image_decode_by(NULL);
+    sfp__image_set_decoder(NULL);
     sfp_status status = sfp__image_decode(label, bytes, size, opt, out, e);
-    sfp__image_decode_by(obey);
+    sfp__image_set_decoder(obey);
     return status;
 }
 
@@ -59,7 +59,7 @@ __attribute__((constructor)) static void decode_if_asked(int argc, char **argv)
     if (argc != 2 || strcmp(argv[1], SFP__DECODER) != 0)
         return;
     (void)setrlimit(RLIMIT_CPU, &(struct rlimit){1, 3});
-    sfp__image_decode_by(obey);
+    sfp__image_set_decoder(obey);
     sfp__decoder_main();
     _exit(0);
 }

@@ -124,7 +124,7 @@ def choose(names: str) -> list[Experiment]:
 
 
 def limit(chosen: list[Experiment], rows: str, columns: str) -> list[Experiment]:
-    """Experiments with only some of their rows and columns, by name, separated by semicolons; empty: all. One without any is left out."""
+    """Experiments with only the named rows and columns (separated by semicolons; empty: all). Experiments that have none of them are left out."""
     found = []
     for names, kind in ((rows, "rows"), (columns, "columns")):
         known = {v.name for e in chosen for v in getattr(e, kind)}

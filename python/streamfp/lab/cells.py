@@ -38,13 +38,13 @@ class Cell:
     column: Variant
     repetition: int  # from 0
     settings: dict[str, str] = field(default_factory=dict)
-    key: str = ""  # hash of all that decides the result, and name of its directory
+    key: str = ""  # hash of everything that determines the result; also the name of its directory
     inputs: str = ""
     rate: float = math.nan
     cost: float = math.nan  # seconds per batch
     times: tuple[float, ...] = ()  # its single measurements
     batches: int = 0  # of the whole stream
-    starves: bool = False  # no time for a batch in the first task: the paper has a dash
+    starves: bool = False  # no time for a batch in the first task; the paper's table has a dash for such a cell
     state: str = WAITING
     values: dict[str, float] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is executed, and with which settings."""
+    """The settings of an execution, from which its cells follow."""
 
     out: Path
     given: Mapping[str, str]  # settings of the user, which have precedence over those of an experiment
@@ -192,7 +192,7 @@ class Executor:
         return int(cell.key, 16) % count == index - 1
 
     def read(self, cell: Cell) -> bool:
-        """Reads a cell that was run before; False: it was not, or not to its end."""
+        """Reads the result of a cell; False: it was not run before, or its run did not finish."""
         path = self.directory(cell) / "result.json"
         if cell.experiment.cost_only:
             read_values(cell, {})

@@ -22,7 +22,7 @@ MEASUREMENTS = 5  # of each method, from which ratios of times have their interv
 
 @dataclass(frozen=True)
 class Stream:
-    """What a method has to process: the batches of each task, before a clock drops any."""
+    """The stream that a method must process: the batches of each task, before a clock drops any."""
 
     samples: int
     task_batches: tuple[int, ...]
@@ -32,7 +32,7 @@ class Stream:
         return sum(self.task_batches)
 
     def kept(self, skip: float) -> list[int]:
-        """Batches per task that clock paper keeps, if it keeps one of `skip`."""
+        """Batches per task that clock paper keeps if it keeps one of every `skip`."""
         return [int(n / skip) for n in self.task_batches]
 
     def skip_for(self, wanted: int) -> float:
@@ -124,7 +124,7 @@ def _unlimited(values: Mapping[str, str]) -> dict[str, str]:
 
 
 class _open_run:
-    """A run that is opened only to look at its stream or to measure it: it writes nothing."""
+    """A run that is opened only to read or measure its stream; it writes nothing."""
 
     def __init__(self, values: Mapping[str, str]):
         self.settings = options.create(values)

@@ -1,4 +1,4 @@
-"""Settings of cells: those that a user gives, those that have an effect, and a hash of what decides a result."""
+"""Settings of cells: those that a user gives, those that have an effect, and a hash of everything that determines a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import streamfp
 
 from .errors import LabError
 
-# Facts of the machine or of the execution, which the laboratory itself sets for each run.
+# Options of `streamfp run` that the laboratory itself sets for each run.
 OWN = ("seed", "out", "resume")
 
 
@@ -53,7 +53,7 @@ def create(values: Mapping[str, str]) -> streamfp.Settings:
 
 
 def with_effect(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Without the settings of the user that have no effect on this method: a buffer size, for example, on a row without a buffer."""
+    """Removes settings of the user that have no effect on this method, for example a buffer size for a row without a buffer."""
     kept = dict(values)
     while True:
         settings = create(kept)

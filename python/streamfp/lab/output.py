@@ -146,7 +146,7 @@ def write_page(results: Results, verdicts: list[Verdict], plots: dict[str, bytes
 
 
 def write_all(results: Results, command: str) -> dict[str, Any]:
-    """Writes everything below --out, and returns results.json."""
+    """Writes all files of an execution to --out; returns the contents of results.json."""
     out = results.plan.out
     verdicts = test_claims(results)
     plots = write_tables(results, out / "tables", command)

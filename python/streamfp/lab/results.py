@@ -58,7 +58,7 @@ class Results:
     # ------------------------------------------------------------------------------------------------------------ tables
 
     def rows(self, e: Experiment) -> list[str]:
-        """Rows of other forms of methods that were not run are not shown."""
+        """Names of the rows to show: extra rows (`Variant.extra`) are omitted if they were not run."""
         run = {c.row.name for c in self.cells if c.experiment is e and c.state in (DONE, STARVED)}
         return [r.name for r in e.rows if not r.extra or r.name in run]
 

@@ -26,7 +26,7 @@ static const struct dataset {
     const char *name;
     const char *kind;        /* of its source */
     const char *dir;         /* where it is installed */
-    const char *marker_file; /* if it is in the directory, also with .gz, the dataset is installed */
+    const char *marker_file; /* the dataset is installed if this file, or this file with .gz, is in the directory */
     const char *from;
 } datasets[] = {
     {"fashion-mnist", "idx", "/usr/share/datasets/fashion-mnist", "train-images-idx3-ubyte",

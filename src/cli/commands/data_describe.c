@@ -27,7 +27,7 @@
 /* A contact sheet has one row per class with `across` evenly spread images of the class. Blocks of rows are placed side by side,
  * with a wider gap after every fifth row, which helps counting. */
 typedef struct sfp__sheet {
-    int rows;   /* number of classes; if there are unlabelled images, the last row is theirs */
+    int rows;   /* one per class, and a last one for unlabelled images if there are any */
     int across; /* images per class */
     int broken; /* number of cells that are red, because their image cannot be read */
 } sfp__sheet;

@@ -158,14 +158,14 @@ static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, in
     return SFP_OK;
 }
 
-/* A name with another ending may be that of an image, with the name of the .npy file forgotten. */
+/* Whether the name ends in .npy. A user who forgets the file name after --features would otherwise overwrite the first image. */
 static bool is_npy(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && strcmp(dot, ".npy") == 0;
 }
 
-/* The rows of a matrix of features, each as a file. */
+/* Reads a matrix of features; each row counts as a file with the name PATH[i]. */
 static sfp_status read_rows(sfp__predict *p, const char *path, sfp_error *err)
 {
     char spec[PATH_MAX + 16], name[PATH_MAX + 32];
@@ -245,7 +245,7 @@ static sfp_status run_images(sfp__predict *p, sfp_error *err)
     return sfp_predictor_run(p->predictor, p->count, p->images, p->predictions, err);
 }
 
-/* A row that cannot be read becomes one without data, which the predictor reports. */
+/* Predicts rows of features. A row that cannot be read has no data; the predictor then reports it as unreadable. */
 static sfp_status run_rows(sfp__predict *p, sfp_error *err)
 {
     sfp_status status = SFP_OK;
@@ -259,7 +259,7 @@ static sfp_status run_rows(sfp__predict *p, sfp_error *err)
     status = sfp__is_machine_error(status) ? status : sfp_predictor_run(p->predictor, n, p->images, p->predictions, err);
     for (int i = 0; i < n; i++)
         if (p->images[i].data)
-            sfp_source_release(p->rows, &p->images[i]); /* it is then empty */
+            sfp_source_release(p->rows, &p->images[i]); /* which also clears the image */
     return status;
 }
 

@@ -33,7 +33,7 @@ typedef struct sfp__predict {
     sfp_predictor *predictor;
     int classes;
     sfp__strings names; /* of --names; else those of the predictor */
-    /* the chunk of files at hand */
+    /* the chunk of files that is being processed */
     int capacity, count;
     size_t first;                /* file of image 0 */
     void *block;                 /* of the arrays below */
@@ -53,11 +53,11 @@ const char *sfp__predict_class_name(const sfp__predict *p, int label); /* NULL: 
 /* The score of image i of the chunk for "none of the classes"; NAN: there is none. */
 double sfp__predict_unknown(const sfp__predict *p, int i);
 
-/* predict_out.c: an image that could not be read, on standard error; all images of the chunk; the totals. */
+/* predict_out.c: print an unreadable image on standard error, all images of the chunk, and the totals. */
 void sfp__predict_print_failed(const sfp__predict *p, int i);
 void sfp__predict_print_chunk(sfp__predict *p);
 void sfp__predict_print_totals(sfp__predict *p);
-/* --features: the head of the .npy file, the rows of the chunk, the end. Without it they do nothing. */
+/* With --features, these write the header of the .npy file, the rows of the chunk, and close the file. Without it they do nothing. */
 sfp_status sfp__predict_features_open(sfp__predict *p, sfp_error *err);
 sfp_status sfp__predict_features_put(sfp__predict *p, sfp_error *err);
 sfp_status sfp__predict_features_commit(sfp__predict *p, sfp_error *err);

@@ -20,7 +20,7 @@ static const char *file_of(const sfp__predict *p, int i)
     return sfp__filelist_path(&p->files, p->first + (size_t)i);
 }
 
-/* Reports an image that could not be read, with --features also its row. */
+/* Reports an image that could not be read; with --features, the message contains its row. */
 void sfp__predict_print_failed(const sfp__predict *p, int i)
 {
     const char *features = sfp__args_string(p->args, "features"), *message = sfp_predictor_image_error(p->predictor, i);
@@ -144,7 +144,7 @@ sfp_status sfp__predict_features_open(sfp__predict *p, sfp_error *err)
     return sfp__writer_put(&p->features, head, HEAD, err);
 }
 
-/* One row per file; that of an unreadable image is NaN. */
+/* Writes one row per file of the chunk. The row of an unreadable image is NaN. */
 sfp_status sfp__predict_features_put(sfp__predict *p, sfp_error *err)
 {
     size_t dim = (size_t)sfp_predictor_feature_dim(p->predictor);

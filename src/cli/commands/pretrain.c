@@ -69,7 +69,7 @@ static int is_stopped(void *ctx)
     return atomic_load(((const shown_progress *)ctx)->stop);
 }
 
-/* Writes the command line with the options that were set, which creates the same model again. */
+/* Writes a command line with all options that were set; it would create the same model again. */
 static void put_command(const sfp__args *a, sfp__text *t)
 {
     sfp__text_put(t, "streamfp pretrain");

@@ -1,5 +1,5 @@
-/* streamfp suspects and streamfp queue: what a person should look at in a run with a watched directory. Images are read again from their
- * paths; one that is gone or cannot be decoded is reported, counted and skipped. */
+/* streamfp suspects and streamfp queue: samples of a run with a watched directory that a person should review. Images are read again from their
+ * paths; one that does not exist any more or cannot be decoded is reported, counted and skipped. */
 #include "cli/command.h"
 #include "cli/engine.h"
 #include "cli/output.h"
@@ -25,16 +25,16 @@ static const sfp__opt options[] = {
 
 typedef struct sample {
     uint64_t id;
-    char *name, *path, *label; /* label: with which it was learned; NULL: none */
+    char *name, *path, *label; /* label: the one with which the sample was learned; NULL: it was not learned */
 } sample;
 
 typedef struct review {
     const sfp__args *args;
-    bool learned; /* samples that were learned are judged; else those without a label are queued */
+    bool learned; /* true: judges learned samples (suspects); false: ranks samples without a label (queue) */
     sfp_engine *engine;
     sfp_predictor *predictor;
     sfp_result *result;
-    sample *samples; /* (count); after read_samples those that could be read */
+    sample *samples; /* (count); read_samples removes those that cannot be read */
     size_t count, capacity;
     uint64_t unreadable;
     int classes;
@@ -135,7 +135,7 @@ static sfp_status reserve(review *r, sfp_error *err)
     return sfp__alloc(&r->queue, limit, sizeof *r->queue, err);
 }
 
-/* Computes the features of samples [from, from + n) and moves those that were read to `at`; returns the number of these in *read. */
+/* Computes the features of samples [from, from + n) and moves the readable ones to positions from `at` on. *read: their number. */
 static sfp_status read_chunk(review *r, size_t from, int n, size_t at, int *read, sfp_error *err)
 {
     sfp_image images[CHUNK] = {0};
@@ -153,7 +153,7 @@ static sfp_status read_chunk(review *r, size_t from, int n, size_t at, int *read
             continue;
         }
         size_t place = at + (size_t)*read;
-        *s = r->samples[place]; /* one that was not read; all of them are freed at the end */
+        *s = r->samples[place]; /* swap with an unreadable one, which is freed at the end */
         r->samples[place] = now;
         r->labels[place] = label_of(r, now.label);
         r->unknown[place] = sfp_predictor_unknown(r->predictor)[i];
@@ -255,7 +255,8 @@ static void print_all(const review *r)
     sfp__json_uint(&o.json, r->learned ? "judged" : "waiting", r->count);
     if (r->learned) {
         sfp__json_uint(&o.json, "right", right);
-        sfp__out_printf(&o, "%llu of %zu learned samples are answered right without them\n", (unsigned long long)right, r->count);
+        sfp__out_printf(&o, "%llu of %zu learned samples have the right answer without them\n", (unsigned long long)right,
+                        r->count);
     } else {
         sfp__out_printf(&o, "%zu samples wait for a label\n", r->count);
     }
@@ -294,8 +295,8 @@ static sfp_status run_queue(const sfp__args *args, sfp_error *err)
 
 #define DIRECTORY                                                                                                              \
     "DIR is the --out directory of a run with a watched directory, running or not; its state is read. Images are read again, " \
-    "from a feature cache if the run has one. Those that are gone or cannot be decoded are reported and skipped; the exit "    \
-    "status is then 1."
+    "or their features come from the feature cache of the run. An image that is missing or cannot be decoded is reported and " \
+    "skipped; the exit status is then 1."
 
 const sfp__command sfp__cmd_suspects = {
     .name = "suspects",
@@ -303,9 +304,10 @@ const sfp__command sfp__cmd_suspects = {
     .operands = "DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .text = "Each learned sample is judged by the learner without this sample, exactly and without learning again. Samples with "
-            "another answer than their label are listed, those with the largest difference of both probabilities first. Correct "
-            "a wrong label with 'streamfp correct'. Needs the method ncm, slda or ridge, without --half-life.\n\n" DIRECTORY,
+    .text = "Computes for each learned sample what the learner would answer if it had not learned this sample; this is exact and "
+            "does not need another run. Lists the samples whose answer differs from their label, beginning with the largest "
+            "difference between the two probabilities. Correct a wrong label with 'streamfp correct'. Needs the method ncm, slda "
+            "or ridge, without --half-life.\n\n" DIRECTORY,
     .examples = "  streamfp suspects runs/live --limit 10\n",
     SFP__COMMAND_OPTIONS(options),
     .run = run_suspects,
@@ -317,8 +319,8 @@ const sfp__command sfp__cmd_queue = {
     .operands = "DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .text = "Of the samples that wait for a label, those are listed that are uncertain, unlike what is known, and unlike each "
-            "other: label them first. Needs a closed-form head.\n\n" DIRECTORY,
+    .text = "Lists the samples that should be labelled first: those about which the learner is uncertain, that differ from known "
+            "samples, and that differ from each other. Needs a closed-form head.\n\n" DIRECTORY,
     .examples = "  streamfp queue runs/live --limit 10 --json\n",
     SFP__COMMAND_OPTIONS(options),
     .run = run_queue,

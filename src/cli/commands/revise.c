@@ -1,5 +1,5 @@
-/* Changes of what was learned: streamfp merge adds up what several learners have learned, without a backbone; streamfp correct and
- * streamfp forget correct samples of a live run. */
+/* Commands that change a learned state: merge adds up the sums of several learners, without a backbone; correct, forget and classes change
+ * samples and classes of a live run. */
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ui.h"
@@ -17,7 +17,7 @@
 static const sfp__opt merge_options[] = {
     SFP__ROW_STRING("out", "FILE", NULL, "The state to write; -o FILE is the same."),
     SFP__ROW_STRING("subtract", "FILE|DIR", NULL,
-                    "Take out these samples, after all others were added; may be repeated. They must have been learned.",
+                    "Subtract the samples of this file after all others were added; may be repeated. They must be among them.",
                     .repeats = true),
     SFP__ROW_FLAG("sums-only",
                   "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
@@ -25,7 +25,7 @@ static const sfp__opt merge_options[] = {
                  "With --sums-only: exclude classes with fewer samples. The sum over one sample is the sample."),
     SFP__ROW_STRING("follow", "DIR", NULL,
                     "Add up what the workers of a message log have committed (--share DIR of 'run'), instead of files."),
-    SFP__ROW_REAL("every", "SECONDS", "0", 0, 1e6, "With --follow: do it again and again, until Ctrl-C; 0: once."),
+    SFP__ROW_REAL("every", "SECONDS", "0", 0, 1e6, "With --follow: repeat with this period until Ctrl-C; 0: only once."),
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };
@@ -119,7 +119,7 @@ static sfp_status merge_share(const sfp__args *args, const char *out, sfp_error 
     return SFP_OK;
 }
 
-/* While the log or the share cannot be reached, the last sum stays. */
+/* Repeats the merge until Ctrl-C. If the log or the share cannot be reached, the file of the last merge is kept. */
 static sfp_status follow(const sfp__args *args, const char *out, sfp_error *err)
 {
     double every = sfp__args_real(args, "every");
@@ -133,7 +133,7 @@ static sfp_status follow(const sfp__args *args, const char *out, sfp_error *err)
         if (status && !sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
         if (status)
-            sfp__warn("%s; the last sum stays", why.message);
+            sfp__warn("%s; the file of the last merge is kept", why.message);
         while (!atomic_load(stop) && sfp__monotonic_seconds() < until)
             (void)nanosleep(&(const struct timespec){.tv_nsec = 100000000}, NULL);
     }
@@ -154,7 +154,7 @@ static sfp_status run_merge(const sfp__args *args, sfp_error *err)
     if (!follows && args->operand_count == 0)
         return sfp__fail_usage(err, "nothing to merge, expected FILE, DIR or --follow DIR");
     if (follows && (args->operand_count > 0 || sfp__args_string(args, "subtract") || sfp__args_flag(args, "sums-only")))
-        return sfp__fail_usage(err, "--follow adds up a share, expected no file, --subtract or --sums-only beside it");
+        return sfp__fail_usage(err, "--follow merges a share; it cannot be combined with files, --subtract or --sums-only");
     if (!follows && sfp__args_given(args, "every"))
         return sfp__fail_usage(err, "--every has no effect without --follow");
     if (follows)
@@ -180,12 +180,13 @@ const sfp__command sfp__cmd_merge = {
     .operands = "[FILE|DIR...]",
     .min_operands = 0,
     .max_operands = SFP__OPERANDS_ANY,
-    .text = "The default learner, and methods ncm and slda, are functions of sums over samples, so the sum of several states or "
-            "checkpoints predicts as one learner of all their samples would. Classes are matched by name, and files of another "
-            "backbone, input size, method or preprocessing are refused.\n\n"
-            "FILE is a state or a checkpoint, DIR the directory of a run. The state that is written can be predicted with, "
-            "continued with 'run --init-state', and merged again. No backbone and no image is needed.\n\n"
-            "--follow DIR adds up the last file that each worker of a message log, or each partition of it, has committed.",
+    .text =
+        "The default learner and the methods ncm and slda are functions of sums over samples. The sum of several states or "
+        "checkpoints therefore predicts like one learner that has learned all their samples. Classes are matched by name; files "
+        "with another backbone, input size, method or preprocessing are refused.\n\n"
+        "FILE is a state or a checkpoint, DIR the directory of a run. The written state can be used for prediction, continued "
+        "with 'run --init-state', and merged again. No backbone and no images are needed.\n\n"
+        "--follow DIR merges the last file that each worker of a message log, or each partition of it, has committed.",
     .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
                 "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
                 "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n"
@@ -227,7 +228,7 @@ static sfp_status run_forget(const sfp__args *args, sfp_error *err)
 
 #define SAMPLE                                                                                                         \
     "FILE is the name of the sample in its stream, such as mug/1.png, or the path of its image file, whose bytes are " \
-    "compared. The image is needed: its features are taken out of the sums. The run may be running or not."
+    "compared. The image must exist, because its features are subtracted from the sums. The run may be running or not."
 
 const sfp__command sfp__cmd_correct = {
     .name = "correct",
@@ -249,8 +250,8 @@ const sfp__command sfp__cmd_forget = {
     .min_operands = 2,
     .max_operands = 2,
     .text = "DIR is the --out directory of a run with a live stream. " SAMPLE
-            " Of the sample only its id is left, and a mark by which the same bytes are not learned again. Lines of the logs "
-            "and the image file itself stay.",
+            " Only the id of the sample and a hash of its image are kept, so that the same bytes are not learned again. Lines of "
+            "the logs and the image file itself are not changed.",
     .examples = "  streamfp forget runs/live mug/17.jpg\n",
     SFP__COMMAND_OPTIONS(correct_options),
     .run = run_forget,

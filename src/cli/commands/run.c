@@ -172,7 +172,7 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool chosen
 
 /* -------------------------------------------------------------------- command */
 
-/* A new directory runs/1, runs/2, ...: the first number that is free. Nothing is left of it if the run leaves no files. */
+/* A new directory runs/N, where N is the first unused number. It is removed again if the run writes no file. */
 typedef struct fresh_directory {
     char path[32]; /* "": none */
     bool parent;   /* "runs" was created, too */
@@ -213,7 +213,8 @@ static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, b
     if (!status) {
         sfp__cancel_on_signals(r);
         if (sfp_run_batches(r, -1, NULL) == 0 && !isatty(STDERR_FILENO))
-            (void)signal(SIGHUP, SIG_IGN); /* of logrotate: every line goes to the file that has the name of the log */
+            (void)signal(SIGHUP,
+                         SIG_IGN); /* logrotate sends it, but each line is already written to the file that has the log's name */
         status = sfp_run_finish(r, err);
         sfp__cancel_on_signals(NULL);
     }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Runs that differ only in it are repetitions. */
+/* Whether runs that differ only in this option are repetitions of each other. */
 static bool is_ignored(const char *key)
 {
     return strcmp(key, "seed") == 0;

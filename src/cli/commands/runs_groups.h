@@ -25,21 +25,21 @@ void sfp__run_groups_done(sfp__run_groups *g);
 
 /* The effective value of an option; NULL: no such option. */
 const char *sfp__run_option(const sfp_result *r, const char *key);
-/* The effective value of an option in group k, as it is called today; "-": none. */
+/* The effective value of an option in group k, under its present name; "-": none. */
 const char *sfp__run_groups_option(const sfp__run_groups *g, int k, const char *key);
 /* true: run i is used in group k. */
 bool sfp__run_groups_use(const sfp__run_groups *g, int i, int k);
 int sfp__run_groups_excluded(const sfp__run_groups *g);
 /* Writes the measured values of group k to g->x; returns their number. */
 int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_field *number);
-/* Whether people see this number of the runs. */
+/* Whether the table of `runs compare` shows this number. */
 bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_field *number);
 /* Calls fn once for every option whose value differs between groups. */
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx);
 
-/* Adds to `keys` only those options that tell the groups apart for a reader: the preset, and those that the user of a run has set to
- * another value than its preset has. All options that differ, if these do not suffice. */
+/* Adds to `keys` the options by which a reader can distinguish the groups: the preset, and options that a user has set to another value than the
+ * preset. If these do not distinguish all groups, adds all options that differ. */
 sfp_status sfp__run_groups_naming(const sfp__run_groups *g, sfp__strings *keys, sfp_error *err);
 /* Whether the option of group k differs from its preset. */
 bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key);

@@ -1,4 +1,4 @@
-/* streamfp serve: the service (serve/serve.h). Its options are those of a run and a few of its own. */
+/* streamfp serve: the service (serve/serve.h). It has the options of `run` and its own (`own`). */
 #include "serve/serve.h"
 
 #include "cli/command.h"
@@ -16,13 +16,13 @@ enum { OPTIONS_MAX = 128 };
 
 static const sfp__opt own[] = {
     SFP__ROW_GROUP("Service"),
-    SFP__ROW_STRING("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Address of the service; port 0: any that is free.",
+    SFP__ROW_STRING("listen", "ADDRESS:PORT", "127.0.0.1:8080", "Address of the service; port 0: any free port.",
                     .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING("socket", "PATH", NULL, "Unix socket of the service, instead of an address.", .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING(
         "token-file", "FILE", NULL,
-        "File with a token, which requests must have (Authorization: Bearer TOKEN). Needed for an address that other machines "
-        "can reach. SIGHUP reads it again.",
+        "File with a token that requests must contain (Authorization: Bearer TOKEN). Required for an address that other machines "
+        "can reach. SIGHUP reads the file again.",
         .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING("model", "NAME=DIR", NULL,
                     "A model and its directory; may be repeated. Default: --out, named by its last part.",
@@ -30,25 +30,26 @@ static const sfp__opt own[] = {
     SFP__ROW_INT("max-body", "BYTES", "16777216", 1024, INT64_C(1) << 30, "Maximum size of a request.",
                  .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_INT("max-connections", "N", "512", 8, 65536,
-                 "Maximum number of connections; then the one that is idle longest is closed.", .scope = SFP__SCOPE_COMMAND),
+                 "Maximum number of connections; beyond it, the one that has been idle longest is closed.",
+                 .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_INT("workers", "N", "64", 1, 256, "Maximum number of requests that are served at the same time.",
                  .scope = SFP__SCOPE_COMMAND),
-    SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1,
-                  "Share of the time in which samples are learned; the rest is left to answers.", .scope = SFP__SCOPE_COMMAND),
+    SFP__ROW_REAL("cpu-share", "SHARE", "1", 0.01, 1, "Share of the time for learning; the rest is left to answering requests.",
+                  .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_SWITCH(
         "sandbox", "on",
-        "Decode images in processes without files and network, and with limits of memory and time (seccomp, Landlock).",
+        "Decode images in processes that cannot use files or the network and have limits of memory and time (seccomp, Landlock).",
         .scope = SFP__SCOPE_COMMAND),
-    SFP__ROW_STRING("mqtt", "HOST[:PORT]", NULL, "An MQTT broker, from which images are taken and which is told the answers.",
+    SFP__ROW_STRING("mqtt", "HOST[:PORT]", NULL, "MQTT broker from which images are received and to which answers are published.",
                     .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING(
         "mqtt-topic", "[MODEL=]PATTERN", NULL,
         "Topics of images, such as frigate/+/dog/snapshot; may be repeated. A level {label} is the label of its images.",
         .scope = SFP__SCOPE_COMMAND, .repeats = true),
     SFP__ROW_STRING("mqtt-login", "FILE", NULL, "File with a line USER:PASSWORD for the broker.", .scope = SFP__SCOPE_COMMAND),
-    SFP__ROW_STRING("mqtt-agree", "K/N", "3/3", "An answer is told when K of the last N answers of a camera agree.",
+    SFP__ROW_STRING("mqtt-agree", "K/N", "3/3", "An answer is published when K of the last N answers of a camera agree.",
                     .scope = SFP__SCOPE_COMMAND),
-    SFP__ROW_REAL("mqtt-threshold", "P", "0.8", 0, 1, "Probability from which on an answer counts for --mqtt-agree.",
+    SFP__ROW_REAL("mqtt-threshold", "P", "0.8", 0, 1, "Minimum probability of an answer that counts for --mqtt-agree.",
                   .scope = SFP__SCOPE_COMMAND),
     SFP__ROW_STRING("mqtt-discovery", "PREFIX", "homeassistant", "Topic under which Home Assistant looks for new entities.",
                     .scope = SFP__SCOPE_COMMAND),
@@ -59,7 +60,7 @@ static const sfp__opt *options(size_t *count)
 {
     static sfp__opt table[OPTIONS_MAX];
     size_t n;
-    const sfp__opt *run = sfp__run_cli_options(&n); /* first, as the settings of a run are */
+    const sfp__opt *run = sfp__run_cli_options(&n); /* they come first, because the settings of a run are read by index */
     memcpy(table, run, n * sizeof *table);
     memcpy(table + n, own, sizeof own);
     *count = n + OWN;
@@ -82,7 +83,7 @@ static bool is_model_name(const char *name)
            name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0';
 }
 
-/* Reads --model, one per line, or --out. text: a copy, which is cut. */
+/* Reads the models from --model (named: lines NAME=DIR) or --out. Splits `text`, which must live as long as *o. */
 static sfp_status read_models(sfp__serve_options *o, char *text, bool named, sfp_error *err)
 {
     char *rest = NULL;
@@ -125,7 +126,7 @@ static void on_ready(const char *address)
     (void)fflush(stdout);
 }
 
-/* What is learned: what is sent to the service, and perhaps a directory in sync. */
+/* Accepts only the sources that a service can have: submitted samples, and for one model a directory in sync. */
 static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, int models, sfp_error *err)
 {
     static const char sync[] = ",sync";
@@ -136,10 +137,12 @@ static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, i
     bool watched = strncmp(data, "watch:", 6) == 0 && n > end && strcmp(data + n - end, sync) == 0;
     if (!watched)
         return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%.80s', expected submitted, or watch:DIR,sync for a directory that is learned, too", data);
+                             "data is '%.80s', expected submitted, or watch:DIR,sync to learn the images of a directory, too",
+                             data);
     if (models > 1)
         return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%.80s' for %d models, expected one model: a directory is learned by one", data, models);
+                             "data is '%.80s' and there are %d models, expected one model: only one can learn a directory", data,
+                             models);
     return SFP_OK;
 }
 
@@ -201,16 +204,15 @@ static sfp_status run(const sfp__args *given, sfp_error *err)
 
 const sfp__command sfp__cmd_serve = {
     .name = "serve",
-    .summary = "a service that learns, answers and takes corrections",
-    .text = "Learns what programs and people send over HTTP, answers while it learns, and takes corrections, for months. The "
-            "page at / shows "
-            "what it knows. A labelled sample that was accepted is on the disk, and is learned once, whatever is killed. The "
-            "routes are in "
-            "docs/service.md and at /openapi.json.\n\n"
-            "The options of a run set what is learned and how; the directory (--out, or one per --model) keeps samples, images "
-            "and what was "
-            "learned, and the service continues there. When it is ready, it prints its address.\n\n"
-            "Without --token-file only this machine can connect. SIGTERM answers what has begun, writes a checkpoint and ends.",
+    .summary = "run a service that learns, predicts and accepts corrections",
+    .text =
+        "Learns from images that clients send over HTTP, predicts images while it learns, and accepts corrections. It is made "
+        "to run for months. The page at / shows the state of a model. A labelled sample that was accepted is on the disk and is "
+        "learned exactly once, even if the process is killed. docs/service.md and /openapi.json describe the routes.\n\n"
+        "The options of a run determine how a model learns. Its directory (--out, or one per --model) contains samples, images "
+        "and the learned state; the service continues there after a restart. When it is ready, it prints its address.\n\n"
+        "Without --token-file only this machine can connect. On SIGTERM the service answers the requests that have begun, writes "
+        "a checkpoint and ends.",
     .examples = "  streamfp serve --out shop\n"
                 "  streamfp serve --out dogs --mqtt homeassistant.local --mqtt-topic 'frigate/+/dog/snapshot'\n"
                 "  streamfp serve --model dogs=runs/dogs --model cars=runs/cars --listen 0.0.0.0:8080 --token-file token\n"

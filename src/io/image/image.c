@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A machine without memory for an image of more bytes may still have enough for all others. */
+/* If there is no memory for an image of more than this many bytes, the image is at fault and not the machine. */
 #define LARGE_BYTES ((size_t)16 << 20)
 
 sfp__image_options sfp__image_options_defaults(void)
@@ -23,7 +23,7 @@ static struct {
     bool taken;
 } place;
 
-void sfp__image_place(uint8_t *at, size_t bytes)
+void sfp__image_set_memory(uint8_t *at, size_t bytes)
 {
     place.at = at;
     place.bytes = bytes;
@@ -115,7 +115,7 @@ static sfp_status turn_upright(const char *label, sfp__image *im, int orientatio
 
 static sfp__image_decoder *other_decoder;
 
-void sfp__image_decode_by(sfp__image_decoder *decoder)
+void sfp__image_set_decoder(sfp__image_decoder *decoder)
 {
     other_decoder = decoder;
 }

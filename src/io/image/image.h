@@ -23,19 +23,21 @@ typedef struct sfp__image_options {
 sfp__image_options sfp__image_options_defaults(void);
 
 /* Grey, palette, 16-bit and CMYK images become RGB; alpha is dropped, as by Pillow's convert("RGB"). Images are turned upright by
- * their EXIF orientation, as by Pillow's exif_transpose. opt NULL: defaults. SFP_ELIMIT: also if there is no memory for a large
- * image, which must not end a run; without memory for a small one (SFP_ENOMEM), the machine has failed. */
+ * their EXIF orientation, as by Pillow's exif_transpose. opt NULL: defaults. If there is no memory, the status is SFP_ELIMIT for a large
+ * image, so that it is skipped and does not end a run, and SFP_ENOMEM for a small one, which is an error of the machine. */
 sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp__image *out, sfp_error *err);
 sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                              sfp_error *err);
 void sfp__image_done(sfp__image *im);
 
-/* Lets another function do what sfp__image_decode does, for example in another process; NULL: itself. No thread decodes meanwhile. */
+/* Sets a function that sfp__image_decode calls instead of decoding here, for example to decode in another process; NULL: none. No other thread
+ * may be decoding during this call. */
 typedef sfp_status sfp__image_decoder(const char *label, const void *bytes, size_t size, const sfp__image_options *opt,
                                       sfp__image *out, sfp_error *err);
-void sfp__image_decode_by(sfp__image_decoder *decoder);
-/* For a process that decodes one image at a time: pixels that fit are at this place, which may be shared with another process. */
-void sfp__image_place(uint8_t *at, size_t bytes);
+void sfp__image_set_decoder(sfp__image_decoder *decoder);
+/* Sets a block of memory, which may be shared with another process, in which decoded pixels are placed if they fit. Only for a process that
+ * decodes one image at a time. */
+void sfp__image_set_memory(uint8_t *at, size_t bytes);
 
 /* Reads the bytes of an image file, at most max_bytes; *bytes is newly allocated. */
 sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
@@ -66,8 +68,8 @@ typedef enum sfp__resize {
 int sfp__image_fit_side(int size, sfp__resize how);
 sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err);
 
-/* A row of floats travels as an image from a source of features to a pass (model/vit_rows.c): its bytes, then zeros, are those of an
- * image with this side. */
+/* A source of features passes a row of floats on as an image (model/vit_rows.c): the pixels are the bytes of the row, followed by zeros. Returns
+ * the side of this image. */
 #define SFP__ROW_MAX 16384 /* floats */
 static inline int sfp__row_side(size_t bytes)
 {

@@ -104,8 +104,8 @@ static void read_rows(struct reader *r, bool cmyk)
     }
 }
 
-/* Lets libjpeg compute fewer pixels from each block, if both sides remain at least 2 * fit_side: then the resize, which averages the
- * rest, yields nearly the same. Only divisors for which libjpeg has fast code. */
+/* Makes libjpeg compute a smaller image, by a divisor for which it has fast code, if both sides remain at least 2 * fit_side. The resize that
+ * follows averages the remaining pixels, so its result is nearly the same. */
 static void choose_scale(struct jpeg_decompress_struct *info, int fit_side)
 {
     unsigned short_side = info->image_width < info->image_height ? info->image_width : info->image_height, divisor = 8;

@@ -169,7 +169,7 @@ static const int32_t *weights_of(const struct axis *a, int i)
     return a->weights + (size_t)i * (size_t)a->stride;
 }
 
-static void horizontal_base(const struct axis *a, const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+static void horizontal_plain(const struct axis *a, const uint8_t *src, size_t stride, int rows, uint8_t *dst)
 {
     for (int y = 0; y < rows; y++, src += stride) {
         for (int i = 0; i < a->count; i++, dst += 3) {
@@ -203,7 +203,7 @@ static inline __attribute__((always_inline)) void columns(const uint8_t *src, si
         dst[x] = clip8(sums[x]);
 }
 
-static void vertical_base(const struct axis *a, const uint8_t *src, size_t stride, int row0, size_t bytes, uint8_t *dst)
+static void vertical_plain(const struct axis *a, const uint8_t *src, size_t stride, int row0, size_t bytes, uint8_t *dst)
 {
     for (int i = 0; i < a->count; i++, dst += bytes) {
         const uint8_t *from = src + (size_t)(a->first[i] - row0) * stride;
@@ -223,7 +223,7 @@ static inline __attribute__((always_inline)) void add(const uint8_t *restrict sr
     }
 }
 
-static void add_rows_base(const uint8_t *src, size_t stride, const int32_t *w, int rows, size_t bytes, int32_t *sums)
+static void add_rows_plain(const uint8_t *src, size_t stride, const int32_t *w, int rows, size_t bytes, int32_t *sums)
 {
     add(src, stride, w, rows, bytes, sums);
 }
@@ -326,7 +326,7 @@ AVX2 static inline void columns_avx2(const uint8_t *src, size_t stride, const in
 AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t stride, int row0, size_t bytes, uint8_t *dst)
 {
     if (bytes < LANES) {
-        vertical_base(a, src, stride, row0, bytes, dst);
+        vertical_plain(a, src, stride, row0, bytes, dst);
         return;
     }
     for (int i = 0; i < a->count; i++, dst += bytes) {
@@ -338,9 +338,9 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
     }
 }
 #define PICK(name) \
-    (!atomic_load_explicit(&plain_only, memory_order_relaxed) && __builtin_cpu_supports("avx2") ? name##_avx2 : name##_base)
+    (!atomic_load_explicit(&plain_only, memory_order_relaxed) && __builtin_cpu_supports("avx2") ? name##_avx2 : name##_plain)
 #else
-#define PICK(name) name##_base
+#define PICK(name) name##_plain
 #endif
 
 /* ------------------------------------------------------------------ images */

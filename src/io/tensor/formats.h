@@ -45,7 +45,7 @@ sfp_status sfp__zip_bytes(const sfp__zip *z, const sfp__zip_member *m, const uin
 
 typedef struct sfp__tensor_format {
     const char *name;
-    /* zip: the archive; NULL: the file is not one */
+    /* Returns whether the file has this format. zip: the archive; NULL: the file is not an archive. */
     bool (*is)(const uint8_t *bytes, size_t size, const sfp__zip *zip);
     sfp_status (*open)(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err);
 } sfp__tensor_format;
@@ -53,7 +53,7 @@ typedef struct sfp__tensor_format {
 extern const sfp__tensor_format sfp__format_torch, sfp__format_torch_old, sfp__format_npy, sfp__format_npz,
     sfp__format_safetensors;
 
-/* Opens bytes in this format (NULL: detected from the bytes); bytes NULL: those of the file at `path`. */
+/* Opens a file in this format; format NULL: detected from the bytes. bytes NULL: reads the file at `path`; else `path` only names the bytes. */
 sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char *path, const void *bytes, size_t size,
                                     sfp__tensor_file **out, sfp_error *err);
 

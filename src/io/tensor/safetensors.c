@@ -185,7 +185,7 @@ static sfp_status parse_entries(const reader *r)
     return check_cover(r);
 }
 
-/* Do the first bytes have neither control characters nor bytes that UTF-8 never has? */
+/* Whether the first bytes look like text: no control characters, and no bytes that never occur in UTF-8. */
 static bool is_text(const uint8_t *bytes, size_t size)
 {
     size_t n = size < 512 ? size : 512;
@@ -195,7 +195,7 @@ static bool is_text(const uint8_t *bytes, size_t size)
     return n > 0;
 }
 
-/* What a file that is not safetensors seems to be; NULL: unknown. This format is tried last, so the file is of no known format. */
+/* Guesses what a file is that has no known format (this format is tried last), for the error message; NULL: unknown. */
 static const char *recognise(const uint8_t *bytes, size_t size)
 {
     static const struct {

@@ -81,7 +81,7 @@ static sfp_status read_bytes(sfp__tensor_file *f, const sfp__tensor_format *form
     return index_names(f, err);
 }
 
-/* Takes the map, whose bytes are the file, unless `bytes` are. */
+/* Opens a file whose contents are `bytes` or, if that is NULL, *map, of which it takes ownership. */
 static sfp_status open_bytes(const sfp__tensor_format *format, const char *path, sfp__map *map, const void *bytes, size_t size,
                              sfp__tensor_file **out, sfp_error *err)
 {
@@ -169,7 +169,7 @@ void sfp__tensor_file_keep_only(sfp__tensor_file *f, size_t count, sfp__span *ke
     for (size_t i = 0; i < count; i++) {
         uintptr_t from = (uintptr_t)keep[i].from, after = (uintptr_t)keep[i].end;
         if (after <= at || from >= end)
-            continue; /* in a span before it, or not of this file */
+            continue; /* inside an earlier span, or not in this file */
         if (from > at)
             release_pages(at, from);
         at = after;

@@ -41,8 +41,8 @@ DEFINE_OWNED_PTR(sfp__tensor_file, sfp__tensor_file_close)
 typedef struct sfp__span {
     const void *from, *end;
 } sfp__span;
-/* Returns the memory of the file to the system, except that of the spans, which it sorts. The data of other tensors must not be read
- * any more. Bytes of the caller and those that were copied from the file remain. */
+/* Returns the memory of the file to the system, except the bytes in `keep` (which it sorts). Tensors outside of these spans must not be read any
+ * more. Memory of the caller, and data that were copied from the file, are not affected. */
 void sfp__tensor_file_keep_only(sfp__tensor_file *f, size_t count, sfp__span *keep);
 
 const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name); /* NULL: no such tensor */

@@ -339,7 +339,7 @@ static sfp_status add_tensors(sfp__tensor_file *f, const sfp__pickle *p, const s
 
 /* ----------------------------------------------------------------- zip files */
 
-/* Returns the length of NAME/ if the member is NAME/data.pkl; 0: it is another one. */
+/* Returns the length of NAME/ if the member is NAME/data.pkl; else 0. */
 static size_t pickle_prefix(const char *name)
 {
     size_t n = strlen(name), end = strlen("/data.pkl");

@@ -108,7 +108,7 @@ static bool read_wide(const uint8_t *extra, size_t length, uint64_t *size, uint6
     return true;
 }
 
-/* Names are only compared, but a name that leaves the directory is a sign of an attack. */
+/* Names are only compared and never opened, but a name that leads out of the directory is a sign of an attack. */
 static bool is_relative_path(const char *name, size_t length)
 {
     if (length == 0 || strlen(name) != length || name[0] == '/' || strchr(name, '\\'))

@@ -235,7 +235,7 @@ static sfp_status count_out(sfp__head *h, int n, const int32_t *label, sfp_error
     return SFP_OK;
 }
 
-/* All checks precede the sums: a sample that is taken out and put back changes them by rounding. */
+/* All checks come before the first subtraction. Adding a sample back after a failure would not restore the sums exactly, because of rounding. */
 sfp_status sfp__head_forget(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err)
 {
     TRY(check_forget(h, n, query, err));
@@ -259,7 +259,7 @@ sfp_status sfp__head_relabel(sfp__head *h, const float *query, int32_t from, int
 
 static const sfp__sums *sums_of(const sfp__head *h)
 {
-    return h->kind->sums((sfp__head *)h); /* it does not change the head */
+    return h->kind->sums((sfp__head *)h); /* the cast is safe: `sums` does not change the head */
 }
 
 static sfp_status check_alike(const sfp__head *h, const sfp__head *from, sfp_error *err)
@@ -276,7 +276,7 @@ static sfp_status check_alike(const sfp__head *h, const sfp__head *from, sfp_err
     return check_no_half_life(from, err);
 }
 
-/* Returns the label of a row of another head here. */
+/* Returns the label in this head of a row of another head. */
 static int label_here(const sfp__head *from, int row, const int32_t *label)
 {
     return label ? label[row] : (int)from->label[row];
@@ -305,7 +305,7 @@ sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, const int32_t *l
     return SFP_OK;
 }
 
-/* Returns the row here of a row of another head; -1: none. */
+/* Returns the row in this head that corresponds to a row of another head; -1: none. */
 static int row_here(const sfp__head *h, const sfp__head *from, int row, const int32_t *label)
 {
     int here = label_here(from, row, label);
@@ -439,7 +439,7 @@ static double scale_loss(int n, int rows, const double *scores, const int64_t *r
             top = fmax(top, scores[r]);
         for (int r = 0; r < rows; r++)
             sum += exp(scale * (scores[r] - top));
-        if (own > -1e20) /* else its class has no scores */
+        if (own > -1e20) /* skips samples whose class has no score */
             loss += scale * (top - own) + log(sum);
     }
     return loss;

@@ -66,7 +66,7 @@ sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, const int32_t *l
 sfp_status sfp__head_subtract(sfp__head *h, const sfp__head *from, const int32_t *label, sfp_error *err);
 /* Returns the first row of `from` of which the head does not have all samples; -1: none. Both have the same kind and size. */
 int sfp__head_find_excess(const sfp__head *h, const sfp__head *from, const int32_t *label);
-/* Takes all samples of a label out, as far as their sums are known (sfp__sums_leave_out). */
+/* Takes out all samples of a label. What cannot be attributed to a class stays in the sums (sfp__sums_leave_out). */
 void sfp__head_leave_out(sfp__head *h, int label);
 /* Drops all single samples from the sums. The exact solution is computed first and stays. */
 sfp_status sfp__head_drop_samples(sfp__head *h, sfp_error *err);

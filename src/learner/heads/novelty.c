@@ -223,7 +223,7 @@ void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread
         y->rows = 0;
 }
 
-/* The only sample of a class is compared with the means of the others. */
+/* If the sample is the only one of its class, it is compared with the means of the other classes. */
 float sfp__novelty_score_left_out(sfp__novelty *y, const sfp__sums *s, const float *x, int64_t row)
 {
     if (y->rows == 0)

@@ -27,8 +27,8 @@ void sfp__novelty_done(sfp__novelty *y);
 /* Grows the means from `old` to `capacity` rows. */
 bool sfp__novelty_grow(sfp__novelty *y, int old, int capacity);
 
-/* Computes means, covariance and quantiles; those from the kept samples, each compared with the means and the covariance without it.
- * The sums have `rows` classes and sums of products. */
+/* Computes means, covariance and quantiles. The quantiles are those of the kept samples, each compared with means and covariance without it. The
+ * sums must have `rows` classes and include products. */
 void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread_pool *threads);
 /* Removes the means and all that was computed from samples. */
 void sfp__novelty_clear(sfp__novelty *y);

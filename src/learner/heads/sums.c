@@ -244,7 +244,7 @@ void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int
     for (int r = 0; r < rows; r++)
         if (row[r] >= 0)
             clear_if_empty(s, row[r]);
-    if (!(s->dropped[0] > 0)) /* the samples taken out had strengths that those added had not */
+    if (!(s->dropped[0] > 0))
         memset(s->dropped, 0, sizeof s->dropped);
 }
 

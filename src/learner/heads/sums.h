@@ -1,15 +1,15 @@
 /* Sums over samples, from which the closed-form heads are computed (docs/method.md, section 18): for each class the number of
  * samples and the sum of x, and the sum of x x^T over all samples.
  *
- * Sums of two machines add up, a sample can be taken out again, and a label can be corrected, so a head is the same as if it had
- * learned from the final set of samples in any order, up to the rounding of doubles.
+ * Sums of several machines can be added, samples can be subtracted again, and labels can be corrected. The head is then the same as if it had
+ * learned only the final set of samples, in any order, up to the rounding of doubles.
  *
- * Some samples are also kept themselves, as a random part of the stream: strength of regularisation and calibration are chosen by
- * leaving each of them out. They are those with the lowest keys, digests of the images, so the choice does not depend on the order. If
- * one of them is taken out, the next lowest is not known any more, so there may be one less than without it.
+ * A random part of the samples is also kept: the strength of regularisation and the calibration are chosen by leaving out each kept sample. The
+ * samples with the lowest keys are kept. Keys are digests of the images, so this does not depend on the order of the samples. If a kept sample is
+ * forgotten, the sample with the next lowest key is not available any more, so one sample less is kept.
  *
- * With a half-life, samples count less the older they are. Instead of all sums the weight of new samples changes: it doubles with
- * each half-life. Such sums depend on the order: they are not merged, and samples are not taken out. */
+ * With a half-life, older samples count less. To avoid changing all sums, the weight of new samples grows instead: it doubles with each half-life.
+ * Such sums depend on the order of the samples, so they cannot be merged, and no sample can be taken out. */
 #ifndef SFP_LEARNER_SUMS_H
 #define SFP_LEARNER_SUMS_H
 
@@ -20,7 +20,7 @@
 
 enum { SFP__SUMS_GROUP = 32 };                                  /* samples that are added to the product sums at a time */
 enum { SFP__SUMS_KEPT = 256 };                                  /* samples that are kept */
-enum { SFP__LAMBDA, SFP__SCALE, SFP__SCALING, SFP__STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge.c) */
+enum { SFP__LAMBDA, SFP__SCALE, SFP__SCALING, SFP__STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge_judge.c) */
 
 typedef struct sfp__sums {
     int dim;
@@ -34,9 +34,9 @@ typedef struct sfp__sums {
     double *product;                  /* sum of x x^T (triangle.h); NULL: none */
     int recent;                       /* samples that are not in `product` yet */
     double *recent_x;                 /* (SFP__SUMS_GROUP, D) */
-    int kept;                         /* samples that are kept: */
-    uint64_t key[SFP__SUMS_KEPT];     /* lowest first */
-    int64_t kept_row[SFP__SUMS_KEPT]; /* class */
+    int kept;                         /* number of kept samples */
+    uint64_t key[SFP__SUMS_KEPT];     /* their keys, lowest first */
+    int64_t kept_row[SFP__SUMS_KEPT]; /* their classes */
     float *kept_x;                    /* (SFP__SUMS_KEPT, D) */
     /* Strengths that were chosen before the kept samples were dropped: the number of samples, and the sums of log lambda, log scale and
      * scaling over them. */
@@ -56,14 +56,14 @@ void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key);
 /* Adds the sums of `from`. Row r of `from` (0 <= r < rows) is row row[r] of `s`; row[r] is -1 if `s` does not have the class, which then
  * has no samples in `from`. */
 void sfp__sums_merge(sfp__sums *s, const sfp__sums *from, int rows, const int *row);
-/* Takes the sums of `from` out, which have at most as many samples of each class. */
+/* Subtracts the sums of `from`, which must not have more samples of a class than `s`. */
 void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int *row);
 
-/* Takes a class out. Products are not stored by class, so only those of the class mean can be taken out: the spread of its samples
- * around their mean stays, as a part of the spread of all classes. */
+/* Takes out a class. Products are not stored by class, so only the product of the class mean can be subtracted: the spread of its samples around
+ * their mean remains in the spread of all classes. */
 void sfp__sums_leave_out(sfp__sums *s, int row);
-/* Drops the single samples: adds the recent ones to the products and keeps none. `strength` (SFP__STRENGTHS) was chosen with those that
- * were kept; NULL: nothing was. */
+/* Drops the single samples: adds the recent ones to the products and removes the kept ones. `strength` (SFP__STRENGTHS) was chosen with the kept
+ * samples; NULL: none was chosen. */
 void sfp__sums_drop_samples(sfp__sums *s, const double *strength);
 /* Writes the strengths that were chosen with dropped samples; false: there are none, and `strength` is unchanged. */
 bool sfp__sums_dropped_strength(const sfp__sums *s, double *strength);
@@ -74,7 +74,7 @@ void sfp__sums_product(const sfp__sums *s, double *out, sfp__thread_pool *thread
 /* Returns the size of the tensors of sfp__sums_visit in bytes, without the smallest ones. */
 size_t sfp__sums_bytes(const sfp__sums *s, int rows);
 
-/* samples (rows): the number of samples of each class, with which the sums that are read must agree. */
+/* Visits the tensors of the sums. samples (rows): the number of samples of each class; sums that are read must agree with them. */
 sfp_status sfp__sums_visit(sfp__sums *s, int rows, const int64_t *samples, const sfp__visitor *v, sfp_error *err);
 
 #endif

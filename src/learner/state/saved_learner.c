@@ -399,15 +399,15 @@ sfp_status sfp__checkpoint_img_size(const char *path, int *size, sfp_error *err)
 
 /* ------------------------------------------------------------------- reading */
 
-/* What a learner reads a file for. */
+/* Why a learner reads a file. */
 typedef enum purpose {
-    PREDICT, /* all that it will do is predict: the data for scores, of a state */
-    START,   /* fingerprints to begin with: the tensors of a state, of which a checkpoint has more */
-    RESUME,  /* everything */
+    PREDICT, /* only to predict: reads the data for scores from a state */
+    START,   /* to start a new run from learned values: reads the tensors of a state, also from a checkpoint */
+    RESUME,  /* to resume: reads everything in a checkpoint */
 } purpose;
 
-/* Fails if a state has a tensor that these fingerprints do not have: it belongs to another kind of learner. The settings of a
- * checkpoint tell that. */
+/* Fails if a state has a tensor that these fingerprints do not have, because it then belongs to another kind of learner. In a checkpoint the
+ * settings already show this. */
 static sfp_status check_known(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err)
 {
     int count = 0;
@@ -451,7 +451,7 @@ static sfp_status read_and_commit(sfp__learner *l, const sfp__opened_file *file,
     const char *where = sfp__tensor_file_meta(st, "position");
     long long t = 0;
     TRY(read_classes(l, st, why, &f.classes, err));
-    OWNED_PTR(sfp__head_free) sfp__head *head = NULL; /* the one that is not used */
+    OWNED_PTR(sfp__head_free) sfp__head *head = NULL; /* freed at the end: the replaced head, or the new one on failure */
     sfp_status status = visit_learner(&f, err);
     head = f.head;
     TRY(status);
@@ -504,7 +504,7 @@ static sfp_status read_options(const sfp__vit *vit, const sfp__tensor_file *st, 
     *o = sfp__learner_options_defaults(vit);
     o->method = sfp__tensor_file_meta(st, "method");
     TRY(sfp__metadata_read_settings(st, o, err));
-    o->fp.classes = 0; /* of a method: no memory for those that the metadata claims */
+    o->fp.classes = 0; /* allocates no memory for the number of classes that the metadata claim */
     if (o->method)
         return sfp__learner_check_taps(o, &vit->config, err) ? sfp__fail_prefix(err, SFP_EFORMAT, "%s", st->path) : SFP_OK;
     const int64_t D = vit->config.dim, shape[] = {o->fp.pool, o->fp.length, D};
@@ -532,7 +532,7 @@ sfp_status sfp__learner_open(sfp__vit *vit, sfp__thread_pool *threads, const cha
     if (status)
         return sfp__fail_prefix(err, status, "%s", path);
     TRY(read_locked(l, &f, PREDICT, NULL, err));
-    l->opt.method = l->head ? sfp__head_kind_name(l->head) : NULL; /* the text of the file goes */
+    l->opt.method = l->head ? sfp__head_kind_name(l->head) : NULL; /* the text from the file is freed below */
     *out = TAKE(l);
     return SFP_OK;
 }

@@ -12,12 +12,12 @@
 
 /* ------------------------------------------------------------------ identity */
 
-/* Facts that are not settings; those of a state beside its identity. backbone-file is only for messages: a file may be renamed. */
+/* Metadata that are not settings. `facts` belong to the identity; backbone-file does not, because a file may be renamed: it is only for messages. */
 static const char *const facts[] = {"method", "backbone-sizes", "backbone", "precision", "mean", "std"},
                          backbone_file[] = "backbone-file", timestamps[] = "timestamps";
 enum { FACTS = sizeof facts / sizeof *facts };
 
-/* Does a state of a closed-form head save this setting? */
+/* Whether a state of a closed-form head contains this setting. */
 static bool is_saved(const sfp__opt *row)
 {
     return row->only != SFP__ONLY_TRAINED && (row->saved == SFP__SAVED_STATE || row->saved == SFP__SAVED_INFERENCE);
@@ -318,7 +318,7 @@ static sfp_status fail_twice(const sfp__saved_sums *from, int a, int b, sfp_erro
                      from->path, describe(from, a, first), a, describe(from, b, second), b);
 }
 
-/* Finds the label here of class `c` of the file; -1: it is new and its own label is used here. */
+/* Finds the label of class `c` of the file among the known classes. *out -1: the class is new, and a class with another name has its label. */
 static sfp_status find_label(const sfp__saved_sums *from, int c, const sfp__known_classes *here, int n, const named *sorted,
                              int32_t *out, sfp_error *err)
 {
@@ -339,7 +339,7 @@ static sfp_status match(const sfp__saved_sums *from, const sfp__known_classes *h
     int unused = 0;
     for (int c = 0; c < size; c++)
         by[c] = -1;
-    for (int pass = 0; pass < 2; pass++) /* classes that are known or keep their label, then the others */
+    for (int pass = 0; pass < 2; pass++) /* first classes that are known or can keep their label, then the others */
         for (int c = 0; c < count; c++) {
             if (pass == 0) {
                 label[c] = -1;

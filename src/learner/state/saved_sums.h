@@ -35,7 +35,7 @@ typedef struct sfp__known_classes {
     const sfp__head *head;
 } sfp__known_classes;
 
-/* Which class each class of a file is. */
+/* The matching of the classes of a file with known classes. */
 typedef struct sfp__class_match {
     int32_t *label; /* (count) by the label in the file; -1: it has neither a name nor samples there */
     int count;

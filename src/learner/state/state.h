@@ -19,8 +19,8 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l);
 
 /* Puts the settings of a state or, with `run`, of a checkpoint: those whose rows say so (base/settings.h), mean and std. */
 void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run);
-/* Fails with SFP_EINVAL if a setting in the file differs that gives the learned values their meaning or, with `run`, that affects how
- * the run continues. The message has both values. In a checkpoint none of them may be missing. */
+/* Compares the settings in the file with those of the learner: those that give the learned values their meaning and, with `run`, those that
+ * affect how the run continues. SFP_EINVAL: one differs; the message has both values. In a checkpoint none may be missing. */
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool checkpoint, bool run,
                                         sfp_error *err);
 
@@ -152,7 +152,7 @@ enum { SFP__CHECKPOINT_VERSION = 7 };
 
 /* A state or a checkpoint in memory, with the right format, version and checksum. */
 typedef struct sfp__opened_file {
-    uint8_t *bytes; /* NULL: those of the caller */
+    uint8_t *bytes; /* NULL: the bytes belong to the caller */
     sfp__tensor_file *st;
     bool checkpoint; /* false: a state */
 } sfp__opened_file;

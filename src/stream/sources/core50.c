@@ -57,7 +57,7 @@ static bool is_list(const sfp__pickle *p, sfp__pickle_value v)
     return type == SFP__PICKLE_LIST || type == SFP__PICKLE_TUPLE;
 }
 
-/* Finds the batches of the run: below the scenario, item `run` of a list or of a dict of numbers. */
+/* Finds the batches of the run t->run. The entry of the scenario is a list of runs, or a dict whose keys are numbers of runs. */
 static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
 {
     const sfp__pickle *p = t->pickle[which];

@@ -1,4 +1,4 @@
-/* watch:PATH - a watched directory into which others put images (dir.h describes order and end of the stream).
+/* watch:PATH - a watched directory into which other programs put images (dir.h describes order and end of the stream).
  *
  * PATH/CLASS/file has the label CLASS, PATH/file is unlabelled; deeper files are ignored. A directory whose name cannot be that
  * of a class (not UTF-8) causes a warning, and its images are unlabelled.
@@ -6,18 +6,17 @@
  * Classes are those in PATH/classes.txt, one per line, in its order, then the directories that exist at the beginning. A
  * directory that appears later under another name becomes a class with its first image.
  *
- * A sample is identified by its path and its bytes, in the store of samples. A file whose path, size and times are stored is not read
- * again. A file with the bytes of a sample whose own file is gone was moved: the sample has the label of its new place, which
- * corrects one that was learned. So does a line NAME,LABEL in PATH/labels.csv (dir.h), before or after the image arrives. An unlabelled
- * image that is linked or copied into the directory of a class gets this label.
+ * The store of samples identifies a sample by its path and its bytes. A file whose path, size and times are stored is not read again. If a file
+ * has the bytes of a sample whose own file does not exist any more, it was moved: the sample gets the label of its new place, which corrects the
+ * label with which it was learned. A line NAME,LABEL in PATH/labels.csv (dir.h) also sets or corrects the label, before or after the image arrives.
+ * An unlabelled image that is linked or copied into the directory of a class gets this label.
  *
- * watch:PATH,sync: what is learned follows the directory (dir_sync.c has the deletions). Images are kept in the store, from which a deleted one
- * is taken out, and samples may be submitted, too.
+ * watch:PATH,sync: the learned samples follow the directory, also after deletions (dir_sync.c). The store keeps images, because a deleted image is
+ * needed to forget its sample. Samples may be submitted, too.
  *
- * A file that cannot be read in its turn (empty, or still open for writing at the end) is skipped. One that was removed before is not a
- * sample. Changes by other
- * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After several
- * attempts sfp__source_settle decides: the file is skipped, or the source fails. */
+ * A file that cannot be read when it is its turn (empty, or still open for writing at the end) is skipped. A file that was removed before is not a
+ * sample. Changes by other programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After
+ * several attempts sfp__source_settle decides whether the file is skipped or the source fails. */
 #include "stream/sources/dir.h"
 
 #include "stream/submitted.h"
@@ -36,13 +35,13 @@ typedef struct dir_source {
     sfp__dir_watch watch;
     sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__dir_labels labels;
-    sfp__store *store, *own_store; /* own_store: of a source that is used without a run */
-    int64_t pending;               /* samples up to this id, which an earlier process has left, were delivered; INT64_MAX: all */
-    uint64_t redeliveries;         /* of the store */
-    sfp__dir_item last;            /* the last item */
-    uint64_t last_id;              /* its sample, if last_stored */
+    sfp__store *store, *own_store; /* own_store: created by a source that is used without a run; else NULL */
+    int64_t pending;       /* waiting samples of an earlier process up to this id were delivered; INT64_MAX: all of them */
+    uint64_t redeliveries; /* counter of the store when waiting samples were last searched */
+    sfp__dir_item last;    /* the last item */
+    uint64_t last_id;      /* its sample, if last_stored */
     bool last_stored;
-    bool gone;           /* the warning about a file that was removed before it was read was given */
+    bool gone;           /* a warning about a file that was removed before it was read has been given */
     sfp__source_ops ops; /* sync: dir_ops, with images */
     sfp__offers offers;  /* likewise: submitted samples */
     sfp__dir_sync *sync; /* NULL: not in sync */
@@ -51,7 +50,7 @@ typedef struct dir_source {
 
 /* ----------------------------------------------------------------------- labels */
 
-/* Finds the number of a class. A name that cannot be that of a class has -1, with a warning. */
+/* Finds the number of a class. -1: the name is not valid for a class; there is a warning. */
 static sfp_status number_of(dir_source *s, const char *name, size_t n, int32_t *out, sfp_error *err)
 {
     sfp_error why;
@@ -68,7 +67,7 @@ static sfp_status number_of(dir_source *s, const char *name, size_t n, int32_t *
     return SFP_OK;
 }
 
-/* Finds the class that a file has by its place: its line in labels.csv, else its directory; -1: none. */
+/* Finds the class of a file: that of its line in labels.csv, else that of its directory; -1: none. */
 static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_error *err)
 {
     const char *slash = strchr(path, '/');
@@ -80,7 +79,8 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     return slash ? number_of(s, path, (size_t)(slash - path), out, err) : SFP_OK;
 }
 
-/* A line of labels.csv: the label of a sample that has arrived is recorded with it, so that neither is lost. */
+/* Processes a line of labels.csv. If the sample has arrived, its label and the position in the file are stored in one transaction, so that neither is
+ * lost. */
 static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_error *err)
 {
     dir_source *s = ctx;
@@ -94,7 +94,7 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     if (class < 0 || (s->labels.again && !changed))
         return SFP_OK;
     TRY(sfp__store_find(s->store, name, &row, &found, err));
-    if (!found || sfp__digest_equal(&row.digest, &(sfp__digest){0}) || /* it was never read */
+    if (!found || sfp__digest_equal(&row.digest, &(sfp__digest){0}) || /* the image was never read */
         (row.label && strcmp(row.label, label) == 0))
         return SFP_OK;
     TRY(sfp__store_decision(s->store, row.id, &older, &moved, err));
@@ -104,7 +104,7 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     TRY(sfp__check_memory(path, err));
     TRY(sfp__store_label(s->store, row.id, label, err));
     if (s->pending < (int64_t)row.id && row.id < sfp__store_first_new_id(s->store))
-        return SFP_OK; /* it follows anyway, and has this label then */
+        return SFP_OK; /* the image is delivered later, with this label */
     TRY(sfp__dir_queue_put(&s->watch.queue, (sfp__dir_item){.path = path, .at = s->watch.queue.now(), .labelled = true}, err));
     path = NULL;
     return SFP_OK;
@@ -122,7 +122,7 @@ static sfp_status read_labels(dir_source *s, sfp_error *err)
                               s->labels.path, (unsigned long long)s->labels.first_skipped);
     TRY(status);
     if (s->labels.in_long_line || (s->labels.at.offset == before && s->labels.at.crc == crc))
-        return SFP_OK; /* a position inside a line would not be understood later */
+        return SFP_OK; /* a position inside a line must not be stored: a resumed run could not continue there */
     TRY(sfp__store_set_labels_position(s->store, &s->labels.at, s->labels.again, err));
     s->labels.again = false;
     return SFP_OK;
@@ -142,7 +142,7 @@ bool sfp__dir_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b)
     return a->size == b->size && a->modified == b->modified && a->changed == b->changed;
 }
 
-/* Is there no file any more at the path of a sample? */
+/* *out: there is no file any more at the path of the sample. */
 static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_error *err)
 {
     struct stat st;
@@ -152,8 +152,8 @@ static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_
     return SFP_OK;
 }
 
-/* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. Of very many
- * images with the same bytes, such as black frames, only the newest are examined. */
+/* Finds the sample to which a file with these bytes belongs: one whose own file does not exist any more (it was moved here) or, if the file has a
+ * label, one without a label. If very many samples have the same bytes, such as black frames, only the newest are examined. */
 static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, bool labelled, sfp__stored *out, bool *found,
                              bool *gone, sfp_error *err)
 {
@@ -174,7 +174,7 @@ static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, boo
     }
 }
 
-/* Decides what a file means whose bytes were read: a new sample, a correction of one, or nothing (*skip). */
+/* Decides what a file that was read is: a new sample, a correction of a sample, or nothing new (*skip). */
 static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sfp__digest *digest, int32_t *label, bool *skip,
                            sfp_error *err)
 {
@@ -189,7 +189,7 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     TRY(class_of(s, path, label, err));
     class = *label >= 0 ? s->classes.name[*label] : NULL;
     TRY(sfp__store_find(s->store, path, &row, &found, err));
-    bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
+    bool stays = found && sfp__digest_equal(&row.digest, digest); /* the same image: only the times of the file have changed */
     if (found && !stays && s->sync)
         TRY(sfp__dir_sync_replaced(s->sync, s->store, &row, err));
     if (!stays) {
@@ -229,7 +229,7 @@ static sfp_status read_kept(const dir_source *s, uint64_t id, sfp__raw_image *ou
     return status == SFP_ENOTFOUND ? SFP_OK : status;
 }
 
-/* A sample that is delivered again has the bytes that it had. */
+/* Fails if the file of a sample that is delivered again has other bytes than before. */
 static sfp_status check_bytes(dir_source *s, const char *path, const sfp__digest *digest, int32_t *label, bool *skip,
                               sfp_error *err)
 {
@@ -243,7 +243,7 @@ static sfp_status check_bytes(dir_source *s, const char *path, const sfp__digest
     return sfp__fail(err, SFP_EFORMAT, "%s: the file was replaced before its sample was learned", path);
 }
 
-/* Reads the image of s->last. *skip: it has nothing new. */
+/* Reads the image of s->last. *skip: the file contains nothing new. */
 static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *out, bool *skip, sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
@@ -259,7 +259,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
         bool gone = false;
         if (!there)
             TRY(is_gone(s, s->last.path, &gone, err));
-        if (gone && !found && !s->gone) /* perhaps it is delivered under another name */
+        if (gone && !found && !s->gone) /* not an error: if the file was moved, it is delivered under its new name */
             sfp__source_warn_live(&s->base, "%.400s: removed or moved before it was read; further such files are not reported",
                                   path);
         s->gone |= gone && !found;
@@ -290,7 +290,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     return SFP_OK;
 }
 
-/* The image was not read: its sample is in the store, too. */
+/* Adds a sample to the store for an image that could not be read. */
 static sfp_status store_lost(dir_source *s, sfp_error *err)
 {
     struct stat st = {0};
@@ -305,7 +305,7 @@ static sfp_status store_lost(dir_source *s, sfp_error *err)
     return SFP_OK;
 }
 
-/* *skip: there is nothing to deliver. */
+/* Reads the last item and fills the record. *skip: there is nothing to deliver. */
 static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out, bool *skip, sfp_error *err)
 {
     *record = sfp__record_none();
@@ -372,7 +372,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         TRY(sfp__store_open(NULL, &s->own_store, err));
         s->store = s->own_store;
     }
-    for (bool over = false;;) { /* one more round at the end: only then the last line of labels.csv counts without its end */
+    for (bool over = false;;) { /* one more round at the end, in which a last line of labels.csv without line end is accepted */
         *end = s->live.stop && atomic_load(s->live.stop);
         if (*end)
             return SFP_OK;
@@ -389,7 +389,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
             sfp__raw_image_done(out);
             continue;
         }
-        if (over && s->watch.removed) /* a share that was unmounted is not the end of its stream */
+        if (over && s->watch.removed) /* a directory that was unmounted is a failure, not the end of the stream */
             return sfp__fail(err, SFP_ENOTFOUND, "%s: the directory was removed, moved or unmounted", base->path);
         if (s->sync && !paused)
             TRY(sfp__dir_sync_deletions(s->sync, s->store, &s->watch, over, err));

@@ -23,10 +23,10 @@
 typedef struct sfp__dir_item {
     char *path;      /* relative to the directory; freed by the owner of the item */
     double at;       /* sfp__monotonic_seconds() when it was found */
-    bool labelled;   /* its label has arrived, or has changed: its image is delivered with it, also if it was delivered before */
-    bool found;      /* by a scan, not by an event: a writer may still have it open */
-    uint64_t was;    /* found while open for writing: hash of its status then, ... */
-    double since;    /* ... and the time since which it has it */
+    bool labelled;   /* its label has arrived or changed, so the image is delivered with it even if it was delivered before */
+    bool found;      /* found by a scan and not by an event, so a writer may still have it open */
+    uint64_t was;    /* of a file that was found open for writing: hash of its status */
+    double since;    /* when the file got this status */
     bool unfinished; /* the stream ended while the file was still open for writing */
 } sfp__dir_item;
 
@@ -41,8 +41,8 @@ typedef struct sfp__dir_list {
 typedef struct sfp__dir_queue {
     const char *path;    /* of the directory; not owned */
     double (*now)(void); /* seconds of a monotonic clock */
-    sfp__dir_list ready; /* to be delivered, or checked again */
-    sfp__dir_list busy;  /* were open for writing when it was their turn; they wait for the next round */
+    sfp__dir_list ready; /* items to deliver, or to check again */
+    sfp__dir_list busy;  /* items that were open for writing when it was their turn; they wait for the next round */
     double last_call;    /* the stream has ended: busy items may still be completed until this time; 0: not ended */
 } sfp__dir_queue;
 
@@ -73,13 +73,13 @@ typedef struct sfp__dir_watch {
     sfp__watched_directory *directories;
     int directory_count;
     size_t directory_capacity;
-    bool ended;                    /* nothing follows after the items in the queue */
-    bool removed;                  /* because the directory was removed, moved or unmounted */
+    bool ended;                    /* nothing will follow the items in the queue */
+    bool removed;                  /* `ended` because the directory was removed, moved or unmounted */
     uint64_t device, inode;        /* of the directory */
     bool remote;                   /* a network file system, which does not report the changes of other machines */
     double checked_at, scanned_at; /* when the directory was last compared with its path, and when it was scanned */
-    bool sync;                     /* deletions are of interest, too: */
-    bool deleted;                  /* files may have been deleted, or moved away; the reader ends this */
+    bool sync;                     /* deletions are watched, too */
+    bool deleted;                  /* files may have been deleted or moved away; the reader resets this */
     bool missed; /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
 } sfp__dir_watch;
 
@@ -107,10 +107,10 @@ typedef struct sfp__dir_sync sfp__dir_sync;
 /* Cuts ",sync" from the path, unless there is a directory of this name. */
 sfp_status sfp__dir_sync_parse(const char *path, char **watched, bool *sync, sfp_error *err);
 sfp_status sfp__dir_sync_create(sfp_source *source, sfp__dir_sync **out, sfp_error *err); /* sfp__free */
-/* Called when no file waits to be delivered. Looks for samples whose files are gone, if this is due, and asks the run to forget them; last: the
- * stream ends. */
+/* Called when no file waits to be delivered. If this is due, finds samples whose files do not exist any more, and requests the run to forget them.
+ * last: the stream ends. */
 sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir_watch *w, bool last, sfp_error *err);
-/* The file of a sample has other bytes now: the sample has no file any more. */
+/* Called when the file of a sample was replaced by one with other bytes, so that the sample has no file any more. */
 sfp_status sfp__dir_sync_replaced(sfp__dir_sync *s, sfp__store *store, const sfp__stored *row, sfp_error *err);
 
 /* -------------------------------------------------------------------- labels.csv
@@ -123,11 +123,11 @@ sfp_status sfp__dir_sync_replaced(sfp__dir_sync *s, sfp__store *store, const sfp
  * being counted. */
 typedef struct sfp__dir_labels {
     char *path;                      /* NULL: no file */
-    bool ended;                      /* set by the reader: nothing is appended any more, so that the last line needs no end */
+    bool ended;                      /* set by the reader: the stream has ended, so a last line without line end is complete */
     sfp__labels_position at;         /* how far the file was read */
-    uint64_t device, inode;          /* of the file when it was read last, ... */
-    sfp__file_stamp stamp;           /* ... and its size and times */
-    bool again;                      /* the file was rewritten: lines that it had before say nothing new; the reader ends this */
+    uint64_t device, inode;          /* of the file when it was last read */
+    sfp__file_stamp stamp;           /* size and times of the file when it was last read */
+    bool again;                      /* the file was rewritten: lines that it had before are not new; the reader resets this */
     uint64_t line_offset;            /* where the line that is read begins */
     bool in_long_line;               /* the next bytes belong to a line that is too long, and are skipped */
     uint64_t skipped, first_skipped; /* number of skipped lines, and the first one; 0: none */

@@ -151,14 +151,15 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir
         skip_line(l);
         l->in_long_line = true;
         *used = n;
-    } else if (*used == 0 && l->ended) { /* it stays unread: it may be continued before the run is */
+    } else if (*used == 0 &&
+               l->ended) { /* used now but not marked as read: another program may complete the line before the run resumes */
         l->line_offset = l->at.offset + (uint64_t)(at - bytes);
         status = read_line(l, at, bytes + n, l->at.offset == 0, fn, ctx, err);
     }
     return status;
 }
 
-/* Has the part of the file that was read the same bytes as then? If not, the file is read from the beginning. */
+/* Checks whether the part of the file that was read has changed. If so, the file is read again from the beginning. */
 static sfp_status check_beginning(sfp__dir_labels *l, int fd, char *bytes, sfp_error *err)
 {
     uLong crc = crc32(0, NULL, 0);

@@ -1,10 +1,9 @@
-/* watch:PATH,sync: deletions (dir.h). A move relabels and a renamed directory renames its class without this file, because their images are
- * recognised by their bytes.
+/* watch:PATH,sync: deletions (dir.h). Moved files and renamed directories do not need this file, because dir.c recognises images by their bytes.
  *
- * After something was deleted or moved away, and once no file waits to be delivered, every sample that came from a file is compared with
- * the directory. So what was deleted while no run was watching is found, too, and a moved file has already taken its sample with it. The
- * run is asked to forget a sample as by a command, but its bytes may come back. A file that came back before its sample was
- * forgotten is found by a scan after that. */
+ * After a file was deleted or moved away, and once no file waits to be delivered, every sample that came from a file is compared with the directory.
+ * This also finds files that were deleted while no run was watching. A moved file is no longer missing then, because its sample already has its
+ * new path. To forget a sample, a request is sent to the run, as a command does; but the same bytes may be learned again later. If a file came
+ * back before its sample was forgotten, a scan after that finds it. */
 #include "stream/sources/dir.h"
 
 #include "base/monotonic.h"
@@ -13,12 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE = 512 }; /* samples that are read at once: other threads use the store meanwhile */
-static const double sweep_seconds = 0.5, sweep_share = 20; /* between two comparisons; times the duration of the last one */
+enum { PAGE = 512 }; /* samples per page; between two pages other threads can use the store */
+/* Time between two comparisons: at least sweep_seconds, and sweep_share times the duration of the last one. */
+static const double sweep_seconds = 0.5, sweep_share = 20;
 
 struct sfp__dir_sync {
     sfp_source *source;
-    bool trusted;        /* an image of a sample was seen in the directory */
+    bool trusted;        /* the image of a sample was found in the directory, so its disk is mounted */
     bool warned;         /* a deletion was refused */
     int64_t asked, last; /* numbers of the first and the last request without an answer; 0: none */
     double due;          /* time of the next comparison */
@@ -60,7 +60,7 @@ static void page_done(page *p)
     sfp__strings_done(&p->gone);
 }
 
-static sfp_status look_at(void *ctx, const sfp__listed *l, sfp_error *err)
+static sfp_status check_sample(void *ctx, const sfp__listed *l, sfp_error *err)
 {
     page *p = ctx;
     OWNED char *path = NULL;
@@ -77,14 +77,14 @@ static sfp_status look_at(void *ctx, const sfp__listed *l, sfp_error *err)
     return sfp__strings_add(&p->gone, l->row->name, err);
 }
 
-/* Finds the samples whose files are gone. */
+/* Finds the samples of a page whose files do not exist any more. */
 static sfp_status find_gone(const sfp__dir_sync *s, sfp__store *store, page *p, sfp_error *err)
 {
     *p = (page){.root = s->source->path};
     do {
         const sfp__sample_query q = {.from = p->next, .standing = -1, .limit = PAGE};
         p->count = 0;
-        TRY(sfp__store_list(store, &q, look_at, p, err));
+        TRY(sfp__store_list(store, &q, check_sample, p, err));
     } while (p->count == PAGE);
     return SFP_OK;
 }
@@ -128,10 +128,11 @@ sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir
     s->due = now + sweep_seconds + sweep_share * (sfp__monotonic_seconds() - now);
     if (!s->trusted && p.there == 0 && p.gone.count > 0) {
         if (!s->warned)
-            sfp__source_warn_live(s->source,
-                                  "%.300s: none of its %d images is there, as if a disk were not mounted; nothing is forgotten "
-                                  "until there is one again",
-                                  s->source->path, p.gone.count);
+            sfp__source_warn_live(
+                s->source,
+                "%.300s: none of its %d images exists, so its disk may not be mounted; nothing is forgotten until "
+                "one of them exists again",
+                s->source->path, p.gone.count);
         s->warned = w->deleted = true;
         return SFP_OK;
     }

@@ -235,7 +235,7 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
     bool link = false;
     if (e->mask & IN_CREATE)
         TRY(is_link(w, directory, e->name, &link, err));
-    if (link) /* it is never written and closed */
+    if (link) /* a link causes no event when a file is closed, so it is offered now */
         TRY(sfp__dir_queue_offer(&w->queue, directory, e->name, true, err));
     if (top && (e->mask & (IN_CREATE | IN_MOVED_TO)))
         TRY(try_name(w, e->name, true, err));
@@ -262,7 +262,7 @@ static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
     return status;
 }
 
-/* Does the path still lead to the directory that is watched? A parent may have been renamed, or a link may have a new target. */
+/* Checks whether the path still leads to the watched directory: a parent may have been renamed, or a link may have a new target. */
 static void check_path(sfp__dir_watch *w)
 {
     struct stat st;

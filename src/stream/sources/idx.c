@@ -12,8 +12,8 @@
 #define SIDE_MAX 16384
 #define BYTES_MAX ((size_t)8 << 30) /* bytes of one file, unpacked */
 #define FIRST_CAPACITY ((size_t)1 << 20)
-#define UNPACKED_FREE ((size_t)64 << 20) /* a file that unpacks to this number of bytes may be packed to any size */
-enum { RATIO_MAX = 100 };                /* of a larger one */
+#define UNPACKED_FREE ((size_t)64 << 20) /* files up to this unpacked size may have any compression ratio */
+enum { RATIO_MAX = 100 };                /* maximum compression ratio of larger files */
 
 typedef struct idx_source {
     sfp_source base;
@@ -151,7 +151,8 @@ static sfp_status find_in_directory(const char *dir, const char *part, const cha
     return SFP_OK;
 }
 
-/* A part without both files does not exist. One without either of them is damaged, which is not the same. */
+/* Finds both files of a part. SFP_ENOTFOUND: both are missing, so the dataset does not have this part. SFP_EFORMAT: only one is missing, so it is
+ * damaged. */
 static sfp_status find_part(const char *dir, const char *part, char **images, char **labels, sfp_error *err)
 {
     TRY(find_in_directory(dir, part, "images", 3, images, err));

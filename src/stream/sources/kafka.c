@@ -1,9 +1,9 @@
 /* kafka:TOPIC@BROKERS/GROUP - a Kafka topic that a consumer group reads (stream/log.h).
  *
- * A unit is a partition: its sums are learned in the order of its offsets, by one worker at a time, so the sum of all partitions has the
- * same bytes however many workers there were. A commit is the offset of the next message with the value as its metadata; the broker refuses
- * that of a worker that has lost the partition (generation of the group). The payload of a message is the image or the row; its headers are
- * label and id. Answers and messages that were set aside go to the topics TOPIC.answers and TOPIC.rejected. */
+ * A unit is a partition. Its messages are learned in the order of their offsets, by one worker at a time, so the sum over all partitions has the
+ * same bytes for any number of workers. A commit stores the offset of the next message, with the value as its metadata. The broker refuses the
+ * commit of a worker that has lost the partition (it compares the generation of the group). The payload of a message is the image or the row; its
+ * headers are label and id. Answers and rejected messages are written to the topics TOPIC.answers and TOPIC.rejected. */
 #include "stream/log.h"
 #include "stream/source_internal.h"
 
@@ -16,13 +16,13 @@
 #include <string.h>
 
 enum { TIMEOUT_MS = 5000, PARTITIONS_MAX = 4096, PAYLOAD_MAX = 50000000 };
-/* What is read ahead of a partition while messages of others are learned; beyond, it is paused. */
+/* Limits of what is prefetched from a partition while messages of others are learned; a partition that reaches one is paused. */
 enum { READY_BATCHES = 3, READY_BYTES = 4 << 20 };
 
 typedef struct partition {
     int32_t number;
-    sfp__messages ready; /* read ahead */
-    size_t bytes;        /* of them */
+    sfp__messages ready; /* prefetched messages */
+    size_t bytes;        /* size of the prefetched messages */
     int64_t next;        /* offset after the last message that was read; -1: none was */
     bool paused;
 } partition;
@@ -70,8 +70,8 @@ static rd_kafka_resp_err_t set_paused(kafka_log *k, partition *p, bool paused)
     return code;
 }
 
-/* librdkafka does not forget that a partition is paused: it would be so when it comes back. */
-static void release(kafka_log *k, int i)
+/* Releases a partition. It is resumed first, because librdkafka would otherwise keep it paused when it is assigned again. */
+static void release_partition(kafka_log *k, int i)
 {
     if (k->own[i].paused)
         (void)set_paused(k, &k->own[i], false);
@@ -79,7 +79,7 @@ static void release(kafka_log *k, int i)
     k->own[i] = k->own[--k->count];
 }
 
-static int find(const kafka_log *k, const char *unit)
+static int find_partition(const kafka_log *k, const char *unit)
 {
     char name[SFP__LOG_NAME_MAX];
     for (int i = 0; i < k->count; i++) {
@@ -101,7 +101,8 @@ static void assign(kafka_log *k, const rd_kafka_topic_partition_list_t *list)
         k->own[k->count++] = (partition){.number = list->elems[i].partition, .next = -1};
 }
 
-/* Partitions come and go inside rd_kafka_consumer_poll. One that goes is committed first, unless it is lost already. */
+/* Called inside rd_kafka_consumer_poll when partitions are assigned or revoked. What was learned from a revoked partition is committed first, unless
+ * the partition is lost already. */
 static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque)
 {
     kafka_log *k = opaque;
@@ -115,9 +116,9 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
             name_unit(list->elems[i].partition, unit);
             if (k->log.revoke && !k->closing)
                 k->log.revoke(k->log.revoke_ctx, unit, rd_kafka_assignment_lost(rk));
-            int at = find(k, unit);
+            int at = find_partition(k, unit);
             if (at >= 0)
-                release(k, at);
+                release_partition(k, at);
         }
         failed = rd_kafka_incremental_unassign(rk, list);
     }
@@ -147,7 +148,7 @@ static void disconnect(sfp__log *l)
     if (k->consumer && *l->worker)
         (void)rd_kafka_consumer_close(k->consumer);
     while (k->count)
-        release(k, 0);
+        release_partition(k, 0);
     sfp__free(k->own);
     k->own = NULL;
     k->capacity = 0;
@@ -239,17 +240,17 @@ static sfp_status move_to(kafka_log *k, partition *p, int64_t offset, sfp_error 
 static sfp_status seek_kafka(sfp__log *l, const char *unit, int64_t offset, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
-    int at = find(k, unit);
-    if (at < 0) /* another worker reads it */
+    int at = find_partition(k, unit);
+    if (at < 0) /* another worker has the partition */
         return SFP_OK;
     sfp__messages_done(&k->own[at].ready);
     k->own[at].bytes = 0;
     return move_to(k, &k->own[at], offset, err);
 }
 
-/* Reads a message ahead. There is one queue for all partitions: queues of single ones lose messages, because librdkafka connects them to the
- * common one again when the fetch of an assigned partition starts, which is later than its assignment. */
-static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
+/* Prefetches one message. All partitions share one queue. With a queue per partition messages were lost: librdkafka redirects it to the common queue
+ * when fetching from the partition starts, which is later than the assignment. */
+static sfp_status prefetch_message(kafka_log *k, int ms, bool *got, sfp_error *err)
 {
     rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, ms);
     char unit[SFP__LOG_NAME_MAX];
@@ -258,7 +259,7 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
     if (!m)
         return sfp__check_memory(!k->no_memory, err);
     name_unit(m->partition, unit);
-    int at = m->err ? -1 : find(k, unit);
+    int at = m->err ? -1 : find_partition(k, unit);
     partition *p = at >= 0 ? &k->own[at] : NULL;
     if (m->err) {
         (void)sfp__printable(rd_kafka_message_errstr(m), k->problem, sizeof k->problem);
@@ -276,22 +277,23 @@ static sfp_status serve(kafka_log *k, int ms, bool *got, sfp_error *err)
     return status;
 }
 
-/* Serves all that has come, but not for ever. */
-static sfp_status serve_all(kafka_log *k, sfp_error *err)
+/* Prefetches the messages that have arrived. The limit of messages makes sure that the function ends. */
+static sfp_status prefetch_all(kafka_log *k, sfp_error *err)
 {
     bool got = true;
     for (int n = 0; got && n < 100; n++)
-        TRY(serve(k, 0, &got, err));
+        TRY(prefetch_message(k, 0, &got, err));
     return SFP_OK;
 }
 
-/* librdkafka connects again by itself. Later calls let partitions come and go, because a commit may have to wait for that. */
+/* Creates the consumer. librdkafka reconnects by itself; later calls only process assignments and revocations of partitions, because a commit may
+ * have to wait for these. */
 static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
     const struct rd_kafka_metadata *about = NULL;
     if (k->consumer)
-        return *l->worker ? serve_all(k, err) : SFP_OK;
+        return *l->worker ? prefetch_all(k, err) : SFP_OK;
     TRY(make_client(k, RD_KAFKA_CONSUMER, &k->consumer, err));
     rd_kafka_resp_err_t code = rd_kafka_metadata(k->consumer, 0, NULL, &about, TIMEOUT_MS);
     if (!code)
@@ -310,11 +312,11 @@ static sfp_status connect_kafka(sfp__log *l, sfp_error *err)
     return status;
 }
 
-/* The partition that is continued, or the next one with messages; -1: none. */
+/* Chooses the partition to read from: that of `unit`, or the next one with messages; -1: none. */
 static int choose(kafka_log *k, const char *unit)
 {
     if (*unit)
-        return find(k, unit);
+        return find_partition(k, unit);
     for (int i = 0; i < k->count; i++) {
         int at = (k->turn + 1 + i) % k->count;
         if (k->own[at].ready.first)
@@ -332,12 +334,12 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
     (void)held;
     k->batch = max > k->batch ? max : k->batch;
     for (;;) {
-        TRY(serve_all(k, err));
+        TRY(prefetch_all(k, err));
         for (int i = 0; i < k->count; i++)
             if (k->own[i].paused && k->own[i].ready.count <= k->batch)
                 TRY(move_to(k, &k->own[i], k->own[i].next, err));
         int at = choose(k, unit);
-        if (*unit && at < 0) { /* it was revoked */
+        if (*unit && at < 0) { /* the partition was revoked */
             unit[0] = '\0';
             return SFP_OK;
         }
@@ -354,13 +356,13 @@ static sfp_status read_kafka(sfp__log *l, int max, double seconds, const sfp__me
         double left = until - sfp__monotonic_seconds();
         if (left <= 0)
             return SFP_OK;
-        TRY(serve(k, 1 + (int)(left * 1000), &got, err));
+        TRY(prefetch_message(k, 1 + (int)(left * 1000), &got, err));
     }
 }
 
 /* ------------------------------------------------------------------- committing */
 
-/* The committed values of partitions [0, count) of the list. */
+/* Reads the committed values of all partitions in the list. */
 static sfp_status fetch(sfp__log *l, rd_kafka_topic_partition_list_t *list, sfp_error *err)
 {
     kafka_log *k = (kafka_log *)l;
@@ -399,7 +401,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
 {
     kafka_log *k = (kafka_log *)l;
     (void)before;
-    int at = find(k, unit);
+    int at = find_partition(k, unit);
     if (at < 0) {
         *fenced = true;
         return SFP_OK;
@@ -407,7 +409,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     rd_kafka_topic_partition_list_t *list = list_one(k, k->own[at].number, m->last->offset + 1);
     rd_kafka_topic_partition_t *p = &list->elems[0];
     p->metadata_size = strlen(value);
-    p->metadata = strdup(value); /* freed with the list */
+    p->metadata = strdup(value); /* the list owns it */
     rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
     code = code ? code : list->elems[0].err;
     rd_kafka_topic_partition_list_destroy(list);
@@ -415,7 +417,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
 }
 
-/* Appends and waits until the broker has the message; a worker must not commit what it has not answered. */
+/* Appends an entry and waits until the broker has it, because a worker must not commit a message before its answer is stored. */
 static rd_kafka_resp_err_t produce(kafka_log *k, const char *topic, const sfp__log_field *fields, const sfp__message *m)
 {
     rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
@@ -444,7 +446,7 @@ static sfp_status append(sfp__log *l, const char *name, const sfp__log_field *fi
         TRY(make_client(k, RD_KAFKA_PRODUCER, &k->producer, err));
     (void)snprintf(topic, sizeof topic, "%s.%s", l->stream, name);
     rd_kafka_resp_err_t code = produce(k, topic, fields, m);
-    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* the topic takes only smaller ones: without its payload */
+    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) /* too large for this topic: try again without the payload */
         code = produce(k, topic, fields, NULL);
     return code ? fail_kafka(l, code, err) : SFP_OK;
 }

@@ -1,8 +1,8 @@
 /* redis:STREAM@HOST[:PORT]/GROUP - a Redis Stream that a consumer group reads (stream/log.h). ADDRESS may be the path of a socket.
  *
- * A unit is a worker, which is a consumer of the group: sums commute, so any worker may learn any entry. The hash {STREAM}:GROUP:commits
- * has the committed value of every worker, {STREAM}:GROUP:owners the token of the process that works under its name. Answers and entries
- * that were set aside are appended to {STREAM}:answers and {STREAM}:rejected. */
+ * A unit is a worker, which is a consumer of the group. Sums do not depend on the order of samples, so any worker may learn any entry. The hash
+ * {STREAM}:GROUP:commits contains the committed value of every worker, {STREAM}:GROUP:owners the token of the process that uses the name of a
+ * worker. Answers and rejected entries are appended to {STREAM}:answers and {STREAM}:rejected. */
 #include "stream/log.h"
 #include "stream/source_internal.h"
 
@@ -16,21 +16,21 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { TIMEOUT_SECONDS = 5 }; /* of a command */
-enum { REPLY_MAX = 100000 };  /* entries that the streams of answers keep, about */
+enum { TIMEOUT_SECONDS = 5 }; /* time limit of a command */
+enum { REPLY_MAX = 100000 };  /* approximate number of entries that the streams of answers and of rejected entries keep */
 
 typedef struct redis_log {
     sfp__log log;
     redisContext *c;  /* NULL: not connected */
     char token[20];   /* of this process */
-    char history[48]; /* uncommitted entries of this worker from here on are read again; "": none is left */
-    bool again;       /* they were delivered to this process, which is not another try */
-    double claim_at;  /* sfp__monotonic_seconds() of the next look for entries of other workers */
-    char cursor[48];  /* of this look */
+    char history[48]; /* id from which uncommitted entries of this worker are read again; "": none is left */
+    bool again;       /* these entries were delivered to this process before, so this is not counted as another try */
+    double claim_at;  /* sfp__monotonic_seconds() of the next search for entries of other workers (XAUTOCLAIM) */
+    char cursor[48];  /* position of this search */
 } redis_log;
 
-/* Fails as a whole if another process has taken the name of this worker, if another worker has one of the entries, or if the value is not
- * that before: then an earlier commit, whose reply was lost, has arrived only now. */
+/* The commit. It changes nothing if another process has taken the name of this worker, if another worker has one of the entries, or if the present
+ * value is not the expected one: a commit of this worker whose reply was lost may have been executed late. */
 static const char commit_script[] =
     "local owner = redis.call('HGET', KEYS[3], ARGV[2]) "
     "if owner and owner ~= ARGV[3] then return redis.error_reply('FENCED the name ' .. ARGV[2]) end "
@@ -120,7 +120,7 @@ static sfp_status call(sfp__log *l, const arguments *a, const char *allowed, red
     return SFP_OK;
 }
 
-/* A command of words, which end with NULL. */
+/* Sends a command that is given as words; NULL ends the list. */
 static sfp_status call_words(sfp__log *l, const char *const *words, const char *allowed, redisReply **out, sfp_error *err)
 {
     OWNED_BY(arguments_done) arguments a = {0};
@@ -166,8 +166,9 @@ static sfp_status open_context(redis_log *r, sfp_error *err)
     return SFP_OK;
 }
 
-/* Creates the group, unless workers have committed to it: then it was removed, and would deliver what they have learned. The first
- * connection takes the name of the worker: an earlier process of that name is fenced. A later one does not take it back. */
+/* Creates the group, unless workers have already committed: then someone has removed the group, and a new one would deliver learned entries again.
+ * The first connection takes the name of the worker, so that an earlier process with this name is fenced. A later connection does not take it
+ * back. */
 static sfp_status take_name(redis_log *r, sfp_error *err)
 {
     OWNED_BY(reply_done) redisReply *used = NULL, *created = NULL, *owned = NULL;
@@ -208,7 +209,7 @@ static bool is_text(const redisReply *r)
     return r->type == REDIS_REPLY_STRING;
 }
 
-/* Appends the entries of a reply, (id, fields) each. An entry that was deleted meanwhile has no fields: it is acknowledged like others. */
+/* Appends the entries of a reply, each of which is (id, fields). An entry that was deleted meanwhile has no fields; it is acknowledged like others. */
 static sfp_status take_entries(const redisReply *list, const sfp__messages *held, char *last, sfp__messages *out, sfp_error *err)
 {
     for (size_t i = 0; list && list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
@@ -235,7 +236,7 @@ static sfp_status take_entries(const redisReply *list, const sfp__messages *held
     return SFP_OK;
 }
 
-/* How often were these entries delivered? again: the last time does not count. */
+/* Sets how often these entries were delivered. again: the last delivery is not counted. */
 static sfp_status count_tries(sfp__log *l, const sfp__messages *list, bool again, sfp_error *err)
 {
     for (sfp__message *m = list->first; m; m = m->next) {
@@ -243,7 +244,7 @@ static sfp_status count_tries(sfp__log *l, const sfp__messages *list, bool again
         char count[24];
         TRY(call_words(l, WORDS("XPENDING", l->stream, l->group, m->id, m->id, "1"), NULL, &reply, err));
         if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 || reply->element[0]->elements != 4)
-            continue; /* another worker has it */
+            continue; /* another worker has taken over the entry */
         m->tries = reply->element[0]->element[3]->integer - again;
         (void)snprintf(count, sizeof count, "%lld", (long long)m->tries);
         if (again)
@@ -253,7 +254,7 @@ static sfp_status count_tries(sfp__log *l, const sfp__messages *list, bool again
     return SFP_OK;
 }
 
-/* XREADGROUP: entries of an earlier process of this name after `from`, or new ones (from ">"). */
+/* Reads entries with XREADGROUP: uncommitted ones of this worker after `from`, or new ones (from ">"). */
 static sfp_status read_group(redis_log *r, int max, double seconds, const char *from, const sfp__messages *held, char *last,
                              sfp__messages *out, sfp_error *err)
 {
@@ -270,7 +271,8 @@ static sfp_status read_group(redis_log *r, int max, double seconds, const char *
     return take_entries(reply->element[0]->element[1], held, last, out, err);
 }
 
-/* Takes over an entry that a worker has not committed for claim_seconds: one, so that none waits here until others claim it in turn. */
+/* Takes over an entry that another worker has not committed for claim_seconds. Only one at a time: further ones would wait here so long that other
+ * workers claim them in turn. */
 static sfp_status claim(redis_log *r, const sfp__messages *held, sfp__messages *out, sfp_error *err)
 {
     sfp__log *l = &r->log;
@@ -298,7 +300,7 @@ static sfp_status read_redis(sfp__log *l, int max, double seconds, const sfp__me
 {
     redis_log *r = (redis_log *)l;
     (void)snprintf(unit, SFP__LOG_NAME_MAX, "%s", l->worker);
-    if (r->history[0]) { /* at first one by one: together they may be what was too large for an earlier process */
+    if (r->history[0]) { /* at first one by one, because a batch of them may have ended an earlier process */
         char last[48] = "";
         TRY(read_group(r, r->again ? max : 1, 0, r->history, held, last, out, err));
         (void)snprintf(r->history, sizeof r->history, "%s", last);

@@ -1,8 +1,8 @@
 /* submitted - samples that a program submits while the run learns (stream/submitted.h, sfp_run_submit): a live source.
  *
- * A sample is in the store of samples, with its image, before its submission is acknowledged. This source only delivers what waits there:
- * at the start the samples that an earlier process has left, then those whose ids are offered, in this order. So a sample is learned
- * once, whatever is killed, and nothing is dropped: while learning is slower than the submissions, they wait on the disk. */
+ * The store of samples contains a sample and its image before its submission is acknowledged. This source delivers the samples that wait in the
+ * store: first those that an earlier process has left, then those whose ids are offered. Therefore a sample is learned exactly once, even if a
+ * process is killed, and none is dropped: if samples are submitted faster than they are learned, they wait on the disk. */
 #include "stream/submitted.h"
 
 #include "stream/source_internal.h"
@@ -14,9 +14,9 @@ typedef struct submitted {
     sfp__source_live live;
     sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__store *store;  /* NULL: next was not called yet */
-    int64_t pending;    /* waiting samples up to this id were delivered; INT64_MAX: all that an earlier process has left */
+    int64_t pending;    /* waiting samples of an earlier process up to this id were delivered; INT64_MAX: all of them */
     uint64_t redeliveries;
-    sfp__stored last; /* the sample that next delivered */
+    sfp__stored last; /* the sample that `next` has delivered last */
     sfp__offers offers;
 } submitted;
 
@@ -54,7 +54,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
             return SFP_OK;
         TRY(take(s, &row, &some, err));
         if (!some || row.standing != SFP__WAITING || (row.predicted && !row.label))
-            continue; /* it has been delivered, or was forgotten since */
+            continue; /* the sample has been delivered meanwhile, or was forgotten */
         *record = sfp__record_none();
         if (row.label)
             TRY(sfp__names_add(&s->classes, row.label, strlen(row.label), &record->label, err));
@@ -115,7 +115,7 @@ static const sfp__source_ops ops = {
     .close = close_submitted,
 };
 
-/* path: a file with the names of the classes; "": none. */
+/* Opens the source. path: a file with the names of the classes; "": none. */
 static sfp_status open_submitted(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
