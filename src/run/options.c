@@ -141,7 +141,7 @@ const sfp__opt sfp__run_table[] = {
         AT(clock), RESULT_ONLY, .resume = SFP__RESUME_LIVE, .example = "--rate 200 --clock virtual",
         .see = "rate queue calibrate costs"),
     SFP__ROW_INT("calibrate", "N", "20", 1, 100000,
-                 "Clock paper: number of batches to measure, after 3 warm-up batches, on a copy of the learner.", AT(calibrate),
+                 "Clock paper: number of batches to measure, divided among the tasks, on a copy of the learner.", AT(calibrate),
                  RESULT_ONLY, .example = "--preset paper --rate 200 --calibrate 5", .see = "clock costs"),
     SFP__ROW_STRING("costs", "FILE", NULL,
                     "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "

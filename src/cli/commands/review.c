@@ -98,8 +98,8 @@ static sfp_status open_run(review *r, sfp_error *err)
     const sfp_sample_filter filter = {
         .size = sizeof filter, .by_standing = !r->learned, .standing = SFP_WAITING, .unlabelled = !r->learned};
     TRY(sfp__cli_check_state(dir, err));
+    TRY(sfp_run_list(dir, &filter, add_sample, r, err)); /* says so if it is not the directory of a live run */
     TRY(sfp_result_read(dir, &r->result, err));
-    TRY(sfp_run_list(dir, &filter, add_sample, r, err));
     TRY(sfp__cli_engine_open(r->args, dir, &r->engine, err));
     o.threads = (int32_t)sfp__args_int(r->args, "threads");
     o.sums = r->learned;
