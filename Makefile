@@ -1,6 +1,7 @@
 # Short commands for the CMake builds of CMakePresets.json.
 #
-#   make              installs missing packages (asks before sudo; SFP_SETUP=no declines), then builds only build/release/streamfp
+#   make              installs missing packages (asks before sudo; SFP_SETUP=no declines), then builds build/release/streamfp, and
+#                     what its commands in Python need
 #   make cluster-demo two workers of a Redis Stream, one of which is killed, beside one process (installs redis-server)
 #   make demo         compares three methods on a stream of Fashion-MNIST at 3,000 images per second, in about two minutes (installs
 #                     Debian's dataset-fashion-mnist)
@@ -44,7 +45,7 @@ setup-check setup-fuzz: setup-%:
 # `make asan` builds one preset without its tests, `make asan-tests` with them
 $(presets): setup
 	@[ -f build/$@/build.ninja ] || cmake --preset $@
-	@cmake --build build/$@ -j $(JOBS) --target streamfp
+	@cmake --build build/$@ -j $(JOBS) --target streamfp $(if $(filter release,$@),libstreamfp python_package)
 	@ln -sfn build/$@/compile_commands.json compile_commands.json
 
 fuzz-tests: setup-fuzz

@@ -159,7 +159,14 @@ SFP_API sfp_status sfp_image_fit(const sfp_image *image, int size, const char *r
 
 typedef struct sfp_engine sfp_engine;
 
-typedef enum sfp_precision { SFP_PRECISION_F32 = 0, SFP_PRECISION_BF16 = 1 } sfp_precision;
+/* Of matrix products. int8 is for closed-form heads only. auto is that of the state; without a state bf16 on a CPU with AVX-512 BF16, else
+ * f32. */
+typedef enum sfp_precision {
+    SFP_PRECISION_F32 = 0,
+    SFP_PRECISION_BF16 = 1,
+    SFP_PRECISION_INT8 = 2,
+    SFP_PRECISION_AUTO = 3
+} sfp_precision;
 
 typedef struct sfp_engine_options {
     size_t size;        /* sizeof(sfp_engine_options) */

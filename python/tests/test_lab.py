@@ -29,8 +29,9 @@ from streamfp.lab.catalogue import choose, experiments, limit, paper_figures, sw
 from streamfp.lab.cells import DONE, WAITING, Plan  # noqa: E402
 from streamfp.lab.claims import claims  # noqa: E402
 from streamfp.lab.claims import test_claims as judge  # noqa: E402
-from streamfp.lab.costs import Stream  # noqa: E402
+from streamfp.lab.costs import MEASUREMENTS, Costs, Stream  # noqa: E402
 from streamfp.lab.errors import LabError  # noqa: E402
+from streamfp.lab.output import to_latex  # noqa: E402
 from streamfp.lab.results import Results  # noqa: E402
 
 SMALL = ["--data", "synthetic:120", "--tasks", "3", "--img-size", "16", "--eval-limit", "10", "--threads", "1", "--batch", "10"]
@@ -313,12 +314,53 @@ def test_a_grid_makes_rows_and_columns() -> None:
     assert e.numeric_columns
 
 
+def test_a_metric_without_values_has_no_column() -> None:
+    e = sweep(["taps=1,2"], {"taps"})
+    cells = Plan(Path("none"), {}, 1, 0, 1, False, {}).cells([e])
+    for cell in cells:
+        cell.values, cell.state = {"Acc": 0.5, "Fgt": math.nan}, DONE  # one task: nothing can be forgotten
+    table = Results(Plan(Path("none"), {}, 1, 0, 1, False, {}), [e], cells, "").table(e)
+    assert list(table.columns) == ["Acc"]
+    assert to_latex(table, "", "t").startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+
+
 def test_the_rate_leaves_the_wanted_batches() -> None:
     stream = Stream(samples=20000, task_batches=(200, 200, 200, 200, 200))
     for wanted in (18, 37, 92):
         kept = stream.kept(stream.skip_for(wanted))
         assert wanted <= sum(kept) <= wanted + 5
         assert min(kept) >= 2
+
+
+def test_a_time_is_measured_with_the_tasks_of_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def measure(run: streamfp.Run) -> float:
+        measured.append(len(run.result["task_names"]))
+        return 0.01 * measured[-1]
+
+    monkeypatch.setattr(streamfp.Run, "measure", measure)
+    values = {"data": "synthetic:60", "img-size": "16", "threads": "1", "preset": "paper", "within": "class", "order": "authors:2", "seed": "3"}
+    costs = Costs(tmp_path / "costs.json", 5, lambda _: None)
+    assert costs.seconds({**values, "tasks": "5"}, "five") == pytest.approx(0.05)
+    assert costs.seconds({**values, "tasks": "1"}, "one") == pytest.approx(0.01)
+    assert measured == [5] * MEASUREMENTS + [1] * MEASUREMENTS
+    again = Costs(tmp_path / "costs.json", 5, lambda _: None, measure=False)  # from the file; order and seed have no effect
+    assert again.seconds({**values, "tasks": "5", "order": "0", "seed": "1"}, "five") == pytest.approx(0.05)
+    assert math.isnan(again.seconds({**values, "tasks": "2"}, "two"))
+
+
+def test_cells_that_keep_the_same_batches_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"streamfp": 0.0100, "random": 0.0099, "camel": 0.0150}
+    monkeypatch.setattr(Costs, "times", lambda self, values, name: [seconds[values["select"]]])
+    plan = Plan(tmp_path, {"data": "synthetic:2000", "tasks": "2", "img-size": "16", "threads": "1"}, 1, 0, 1, False, {})
+    keys = {}
+    for cell in plan.cells(limit(choose("E3"), "random selector;Camel", "lambda 6028;lambda 6028, equal batches")):
+        plan.prepare(cell, Costs(tmp_path / "costs.json", 1, lambda _: None))
+        keys[cell.row.name, cell.column.name] = cell.key
+    one, other = "lambda 6028", "lambda 6028, equal batches"
+    assert keys["random selector", one] == keys["random selector", other]  # one percent faster: the same number of batches
+    assert keys["Camel", one] != keys["Camel", other]
 
 
 def test_statistics_agree_with_their_definitions() -> None:

@@ -2,14 +2,18 @@
  *
  * The measurement is made on a copy of the learner, which is discarded. A timestamp becomes slower while the buffer fills: there is
  * more to replay and to compare with. The buffer method ssd is slower still once its window of recent batches is full. So the copy
- * first processes batches until this steady state is reached, and then those that are measured. It processes the batches of the
- * first task, whose classes the copy has; after the last one it begins with the first one again. */
+ * first processes batches of the first task until this steady state is reached. It also depends on the task: components of earlier
+ * tasks are attuned, but not trained. So the batches that are measured are divided among the tasks. After the last batch of a task
+ * the copy begins with its first one again. */
 #include "base/monotonic.h"
 #include "run/run_internal.h"
 
 #include <math.h>
 
-enum { WARM_UP = 3 }; /* batches between the steady state and the first batch that is measured */
+enum {
+    WARM_UP = 3, /* batches between the steady state and the first batch that is measured */
+    CHANGE = 1   /* the same at the begin of a later task */
+};
 
 /* ------------------------------------------------------------------ the steady state */
 
@@ -48,55 +52,98 @@ static sfp_status process(sfp__learner *copy, sfp__batch_loader *loader, int64_t
     return SFP_OK;
 }
 
-/* Reports `done` of `total` batches since `start`; a caller may stop the run here. */
-static void report(const sfp__plan *p, int64_t done, int64_t total, double start)
+typedef struct calibrator {
+    const sfp__plan *plan;
+    sfp__learner *copy;
+    sfp__calibration *out;
+    double sum, start;
+    int64_t done, total; /* batches; the total is an upper bound */
+} calibrator;
+
+/* Reports the batches that are done; a caller may stop the run here. */
+static void report(calibrator *c)
 {
     const sfp_run_progress now = {.size = sizeof now,
                                   .task_name = "",
-                                  .offered = (uint64_t)done,
-                                  .total = (uint64_t)total,
+                                  .offered = (uint64_t)++c->done,
+                                  .total = (uint64_t)c->total,
                                   .rate = NAN,
                                   .lag = NAN,
                                   .loss = NAN,
                                   .accuracy = NAN,
-                                  .seconds = sfp__monotonic_seconds() - start};
-    if (p->hooks->progress)
-        p->hooks->progress(p->hooks->ctx, &now);
+                                  .seconds = sfp__monotonic_seconds() - c->start};
+    if (c->plan->hooks->progress)
+        c->plan->hooks->progress(c->plan->hooks->ctx, &now);
+}
+
+/* Measures `wanted` batches of task t, which begins at batch `begin`; in the first task the buffer is filled before. */
+static sfp_status measure_task(calibrator *c, int t, int64_t begin, int64_t wanted, sfp_error *err)
+{
+    const sfp__plan *p = c->plan;
+    const sfp__batches *all = &p->batches;
+    const sfp__buffer *buffer = sfp__learner_buffer(c->copy);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = NULL;
+    sfp__batches own = *all; /* the arrays belong to the plan */
+    double seconds;
+    int64_t k = 0;
+    own.first += begin;
+    own.task += begin;
+    own.arrived += begin;
+    for (own.count = 0; begin + own.count < all->count && own.task[own.count] == t;)
+        own.count++;
+    if (!own.count)
+        return SFP_OK;
+    const sfp__batch_loader_options lo = {.size = p->size,
+                                          .resize = sfp__learner_resize(&p->opt->learner),
+                                          .depth = SFP__RUN_PREFETCH,
+                                          .count = (t ? 0 : max_filling(buffer)) + WARM_UP + wanted}; /* at most */
+    TRY(sfp__batch_loader_create(p->source, &p->tasks, &own, &lo, 0, &loader, err));
+    for (; t == 0 && sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
+        TRY(process(c->copy, loader, k, &seconds, err));
+        report(c);
+        c->out->filling++;
+    }
+    const int64_t from = k + (t ? CHANGE : WARM_UP);
+    c->out->tasks += wanted > 0;
+    for (; k < from + wanted && !sfp__plan_stopped(p); k++) {
+        TRY(process(c->copy, loader, k, &seconds, err));
+        report(c);
+        if (k < from || isnan(seconds))
+            continue;
+        c->sum += seconds;
+        c->out->measured++;
+    }
+    return SFP_OK;
+}
+
+/* Returns how many of the measured batches belong to the tasks before t. They are spread evenly, and one is of the middle task. */
+static int64_t share_before(const sfp__plan *p, int t)
+{
+    const int64_t tasks = p->tasks.count;
+    return (2 * (int64_t)p->opt->calibrate * t + tasks) / (2 * tasks);
 }
 
 sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err)
 {
-    sfp__batches first = p->batches; /* the arrays belong to the plan */
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = NULL;
     OWNED_PTR(sfp__learner_free) sfp__learner *copy = NULL;
-    double seconds, sum = 0, start = sfp__monotonic_seconds();
-    int64_t k = 0, measured = 0;
     TRY(sfp__plan_make_learner(p, &copy, err));
-    const sfp__buffer *buffer = sfp__learner_buffer(copy);
-    const sfp__task *task = &p->tasks.task[first.task[0]];
-    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task only */
-        TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
-    for (first.count = 1; first.count < p->batches.count && first.task[first.count] == first.task[0];)
-        first.count++;
-    const int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
-    const sfp__batch_loader_options lo = {
-        .size = p->size, .resize = sfp__learner_resize(&p->opt->learner), .depth = SFP__RUN_PREFETCH, .count = total};
-    TRY(sfp__batch_loader_create(p->source, &p->tasks, &first, &lo, 0, &loader, err));
-    for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
-        TRY(process(copy, loader, k, &seconds, err));
-        report(p, k + 1, total, start);
+    calibrator c = {.plan = p, .copy = copy, .out = out, .start = sfp__monotonic_seconds()};
+    c.total = max_filling(sfp__learner_buffer(copy)) + WARM_UP + p->tasks.count + p->opt->calibrate;
+    *out = (sfp__calibration){0};
+    int64_t begin = 0;
+    for (int t = 0; t < p->tasks.count; t++) {
+        const sfp__task *task = &p->tasks.task[t];
+        const int64_t wanted = share_before(p, t + 1) - share_before(p, t);
+        if (t)
+            TRY(sfp__learner_next_task(copy, err));
+        if (!p->tasks.free) /* without a buffer the loss is over the classes of the task only */
+            TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
+        while (begin < p->batches.count && p->batches.task[begin] < t)
+            begin++;
+        if (!t || wanted)
+            TRY(measure_task(&c, t, begin, wanted, err));
     }
-    *out = (sfp__calibration){.filling = k};
-    for (int64_t end = k + WARM_UP + p->opt->calibrate; k < end && !sfp__plan_stopped(p); k++) {
-        TRY(process(copy, loader, k, &seconds, err));
-        report(p, k + 1, end, start);
-        if (k < out->filling + WARM_UP || isnan(seconds))
-            continue;
-        sum += seconds;
-        measured++;
-    }
-    out->measured = measured;
-    out->seconds = measured ? sum / (double)measured : 0;
+    out->seconds = out->measured ? c.sum / (double)out->measured : 0;
     return SFP_OK;
 }
 

@@ -125,7 +125,7 @@ const sfp__opt sfp__run_table[] = {
         " auto (preset best): about half as many patches if at --rate images arrive more than five times as fast as they can "
         "be queried, else the size of the file. A run that resumes or has --init-state keeps its size.",
         .named = {"auto", SFP_IMAGE_SIZE_AUTO}, .scope = SFP__SCOPE_ENGINE, .example = "--img-size 48", .see = "backbone rate"),
-    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it.",
+    SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32", SFP__PRECISION_HELP,
                     .scope = SFP__SCOPE_ENGINE, .example = "--precision f32", .see = "backbone"),
     SFP__ROW_GROUP("Clock"),
     /* the minimum prevents an overflow of arrival times */
@@ -141,7 +141,7 @@ const sfp__opt sfp__run_table[] = {
         AT(clock), RESULT_ONLY, .resume = SFP__RESUME_LIVE, .example = "--rate 200 --clock virtual",
         .see = "rate queue calibrate costs"),
     SFP__ROW_INT("calibrate", "N", "20", 1, 100000,
-                 "Clock paper: number of batches to measure, after 3 warm-up batches, on a copy of the learner.", AT(calibrate),
+                 "Clock paper: number of batches to measure, divided among the tasks, on a copy of the learner.", AT(calibrate),
                  RESULT_ONLY, .example = "--preset paper --rate 200 --calibrate 5", .see = "clock costs"),
     SFP__ROW_STRING("costs", "FILE", NULL,
                     "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "

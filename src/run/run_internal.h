@@ -186,10 +186,11 @@ void sfp__plan_done(sfp__plan *p);
 typedef struct sfp__calibration {
     int64_t filling;  /* batches that filled the buffer */
     int64_t measured; /* batches that were measured */
+    int tasks;        /* tasks to which they belong */
     double seconds;   /* mean processing time of the measured batches; 0: none */
 } sfp__calibration;
 
-/* Clock paper: measures the processing time of a batch with a copy of the learner whose buffer is full. */
+/* Clock paper: measures the processing time of a batch, mean over the tasks, with a copy of the learner whose buffer is full. */
 sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err);
 /* Whether, after this number of batches, the buffer or the window of ssd is still being filled. The number of such batches is bounded. */
 bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);

@@ -43,6 +43,7 @@ struct sfp__model {
         double at;
         uint64_t answers;
     } window; /* for answers per second */
+    sfp__warnings warnings;
     uint64_t watched[WATCHED];
     int watched_first, watched_count;
 };
@@ -74,6 +75,8 @@ static void free_model(sfp__model *m)
     pthread_cond_destroy(&m->asked);
     pthread_cond_destroy(&m->answered);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->warnings.lock);
+    sfp__text_done(&m->warnings.text);
     sfp__free(m);
 }
 
@@ -111,6 +114,7 @@ sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int ind
     m->status.rate = m->status.lag = m->status.accuracy = NAN;
     m->heartbeat = m->window.at = m->changed_at = sfp__monotonic_seconds();
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->warnings.lock, NULL);
     pthread_cond_init(&m->asked, NULL);
     pthread_cond_init(&m->answered, NULL);
     sfp_status status = open_run(m, e, err);
@@ -355,6 +359,11 @@ struct sfp__review *sfp__model_review(sfp__model *m)
 sfp_run *sfp__model_run(sfp__model *m)
 {
     return m->run;
+}
+
+sfp__warnings *sfp__model_warnings(sfp__model *m)
+{
+    return &m->warnings;
 }
 
 bool sfp__model_ready(sfp__model *m)

@@ -61,7 +61,7 @@ static sfp_status check_class(void *ctx, const char *name, int64_t samples, sfp_
     return SFP_OK;
 }
 
-static void put_warnings(sfp__json *j, sfp__model *m)
+static void write_warnings(sfp__json *j, sfp__model *m)
 {
     enum { IMBALANCE = 20 };
     class_warnings w = {.json = j};
@@ -72,6 +72,26 @@ static void put_warnings(sfp__json *j, sfp__model *m)
                        (long long)w.min_samples);
         put_warning(j, "imbalance", w.smallest, text);
     }
+}
+
+/* Many samples take long to count. So the warnings are kept for WARNINGS_SHARE times as long. */
+static void put_warnings(sfp__json *j, sfp__model *m)
+{
+    enum { WARNINGS_SHARE = 50 };
+    sfp__warnings *w = sfp__model_warnings(m);
+    pthread_mutex_lock(&w->lock);
+    double now = sfp__monotonic_seconds();
+    if (now >= w->until) {
+        sfp__json fresh = {.text = &w->text};
+        w->text.length = 0;
+        sfp__json_array(&fresh, NULL);
+        write_warnings(&fresh, m);
+        sfp__json_end(&fresh); /* no end of line, which would end an event */
+        double end = sfp__monotonic_seconds();
+        w->until = end + WARNINGS_SHARE * (end - now);
+    }
+    sfp__json_raw(j, "warnings", w->text.s && !w->text.failed ? w->text.s : "[]");
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void put_status(sfp__json *j, sfp__model *m)
@@ -106,9 +126,7 @@ static void put_status(sfp__json *j, sfp__model *m)
         sfp__json_end(j);
     }
     sfp__json_bool(j, "paused", s.paused);
-    sfp__json_array(j, "warnings");
     put_warnings(j, m);
-    sfp__json_end(j);
     sfp__json_end(j);
 }
 

@@ -42,6 +42,19 @@ TEST(the_buffer_is_full_before_the_first_batch_is_measured)
     assert_int_equal(measure(&o, NULL).filling, 5);
 }
 
+TEST(the_measured_batches_are_divided_among_the_tasks)
+{
+    sfp__run_options o = options("synthetic:90", "5");
+    for (o.calibrate = 1; o.calibrate <= 12; o.calibrate++) { /* fewer than tasks, as many, more */
+        sfp__calibration c = measure(&o, NULL);
+        assert_int_equal(c.measured, o.calibrate);
+        assert_int_equal(c.tasks, o.calibrate < 5 ? o.calibrate : 5);
+    }
+    o.tasks = "free";
+    o.calibrate = 7;
+    assert_int_equal(measure(&o, NULL).tasks, 1);
+}
+
 TEST(the_window_of_ssd_is_full_before_the_first_batch_is_measured)
 {
     sfp__run_options o = options("synthetic:90", "5");

@@ -102,6 +102,7 @@ class Plan:
         values = options.with_effect({**values, **self.repetition_settings(cell.repetition)}, given)
         timed = bool(column.batches or column.load)
         clock: dict[str, str] = {}
+        kept: list[int] = []
         if timed:
             of = {**base, **(column.load_of or reference())}
             seconds, stream = costs.seconds(of, "the reference of the arrival rate"), costs.stream(of)
@@ -120,13 +121,17 @@ class Plan:
             stream = costs.stream(values)
             cell.batches = stream.batches
             if column.batches and not math.isnan(cell.cost):
-                skip = cell.cost * stream.batches * cell.rate / stream.samples
-                cell.starves = stream.kept(max(1.0, skip))[0] == 0
+                kept = stream.kept(max(1.0, cell.cost * stream.batches * cell.rate / stream.samples))
+                cell.starves = kept[0] == 0
         if timed and not math.isnan(cell.cost):
             clock["rate"] = f"{cell.rate:.9g}"
             clock["costs"] = f"query {cell.cost / batch:.9g}" if row.allocates else f"{cell.cost:.9g}"
         cell.settings, cell.inputs = values, options.inputs(values)
-        cell.key = options.digest(options.effective(values), clock, cell.inputs)
+        if kept and options.create({**values, "rate": "1"}).get("clock") == "paper":  # rate and cost only decide which batches are kept
+            decides: object = kept
+        else:
+            decides = clock
+        cell.key = options.digest(options.effective(values), decides, cell.inputs)
         cell.settings = {**values, **clock}
 
 
@@ -270,12 +275,13 @@ class Executor:
     def _run(self, cell: Cell) -> None:
         directory = self.directory(cell)
         note = directory / "cell.json"
-        resumed = note.exists()
-        if directory.exists() and not resumed:
+        settings = dict(cell.settings)
+        if resumed := note.exists():  # a cell of another table, perhaps, that keeps the same batches at another rate
+            settings = dict(read_json(note, "a note of a cell; remove its directory to run it again").get("settings", settings))
+        elif directory.exists():
             shutil.rmtree(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        write_file(note, json.dumps({"cell": cell.name, "settings": cell.settings, "inputs": cell.inputs}, indent=1) + "\n")
-        settings = dict(cell.settings)
+        write_file(note, json.dumps({"cell": cell.name, "settings": settings, "inputs": cell.inputs}, indent=1) + "\n")
         if "costs" in settings:
             write_file(directory / "costs", settings["costs"] + "\n")
             settings["costs"] = str(directory / "costs")
@@ -328,7 +334,7 @@ def find_program() -> str:
     beside = Path(sys.argv[0]).resolve().parent / "streamfp"
     found = os.environ.get("STREAMFP") or (str(beside) if beside.is_file() else shutil.which("streamfp"))
     if not found:
-        raise LabError("the program streamfp was not found in PATH; set STREAMFP to its path")
+        raise LabError("the program streamfp was not found in PATH; build it with make, and set STREAMFP to its path")
     try:
         version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout.strip()
     except OSError as e:

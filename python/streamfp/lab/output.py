@@ -41,7 +41,7 @@ def to_latex(table: pd.DataFrame, caption: str, label: str) -> str:
     for a, b in escaped.items():
         text = text.replace(a, b) if a not in "&" else text
         caption = caption.replace(a, b)
-    return f"\\begin{{table}}\n\\caption{{{caption}}}\n\\label{{{label}}}\n{text}\\end{{table}}\n"
+    return f"% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\caption{{{caption}}}\n\\label{{{label}}}\n{text}\\end{{table}}\n"
 
 
 def to_markdown(table: pd.DataFrame) -> str:

@@ -86,8 +86,9 @@ class Results:
         written, for example "**{}**"."""
         columns: dict[tuple[str, str], list[str]] = {}
         closed = {r.name for r in e.rows if r.closed}
+        measured = [m for m in e.metrics if e.paper or any(math.isfinite(c.values.get(m.name, math.nan)) for c in self.cells if c.experiment is e)]
         for heading, column, repetition in self.groups(e):
-            for m in e.metrics:
+            for m in measured or e.metrics:  # forgetting, for example, has no value with one task
                 found = {r: self.estimate(e, r, column, m, repetition) for r in self.rows(e)}
                 means = [x.mean for r, x in found.items() if r not in closed and math.isfinite(x.mean)]
                 best = (max(means) if m.better > 0 else min(means)) if means and m.better else math.nan
