@@ -190,6 +190,9 @@ TEST(samples_are_taken_between_the_first_and_the_last_step_of_a_run_that_takes_t
     REFUSED(sfp_run_label(run, 7, "a", &err), SFP_ENOTFOUND, "no sample 7");
     REFUSED(sfp_run_add_class(run, "", &err), SFP_EINVAL, "label is empty");
     REFUSED(sfp_run_forget_sample(run, 7, 0, &err), SFP_ENOTFOUND, "no sample 7");
+    sfp_worker_status worker = SFP_WORKER_STATUS_INIT;
+    REFUSED(sfp_run_worker(run, &worker, &err), SFP_EINVAL, "not a message log");
+    REFUSED(sfp_run_worker(run, NULL, &err), SFP_EINVAL, "run and out");
     sfp_predictor_free(p);
     end_run(run);
     put_images("in", 2, false);

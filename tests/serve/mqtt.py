@@ -119,7 +119,7 @@ s.wait_until(lambda: me.last(f"{front}/class") == second.encode())
 check("answers are told when they change", [p for t, p, _ in me.told if t == f"{front}/class"], [first.encode(), second.encode()])
 told = json.loads(me.last(f"{front}/attributes"))
 check("with their details", (told["sample"], sorted(told)), (11, ["answer", "class", "probability", "sample"]))
-check("what is no image is reported", "a message of cam/front/snapshot is ignored" in (s.dir / "log").read_text(), True)
+check("what is no image is reported", "a message on topic cam/front/snapshot is ignored" in (s.dir / "log").read_text(), True)
 
 # Home Assistant
 config = {k: json.loads(me.last(f"homeassistant/{k}/streamfp_model_front_{w}/config")) for k, w in
