@@ -159,7 +159,14 @@ SFP_API sfp_status sfp_image_fit(const sfp_image *image, int size, const char *r
 
 typedef struct sfp_engine sfp_engine;
 
-typedef enum sfp_precision { SFP_PRECISION_F32 = 0, SFP_PRECISION_BF16 = 1 } sfp_precision;
+/* Of matrix products. int8 is for closed-form heads only. auto is that of the state; without a state bf16 on a CPU with AVX-512 BF16, else
+ * f32. */
+typedef enum sfp_precision {
+    SFP_PRECISION_F32 = 0,
+    SFP_PRECISION_BF16 = 1,
+    SFP_PRECISION_INT8 = 2,
+    SFP_PRECISION_AUTO = 3
+} sfp_precision;
 
 typedef struct sfp_engine_options {
     size_t size;        /* sizeof(sfp_engine_options) */
@@ -365,13 +372,20 @@ typedef struct sfp_merge_report {
     size_t size;     /* sizeof(sfp_merge_report) */
     int64_t samples; /* in the written sums */
     int32_t classes; /* with samples */
-    int32_t reserved;
+    int32_t units;   /* files that were added */
+    uint64_t digest; /* of a share: the sum of the digests of its messages; otherwise 0 */
 } sfp_merge_report;
 #define SFP_MERGE_REPORT_INIT SFP_INIT(sfp_merge_report)
 
 /* inputs (count, at least 1). options NULL: defaults. report may be NULL. */
 SFP_API sfp_status sfp_merge(int count, const char *const *inputs, const char *output, const sfp_merge_options *options,
                              sfp_merge_report *report, sfp_error *err);
+
+/* Merges what the workers of a message log have committed (docs/scale.md). dir: their setting "share", which names the log. The log tells the
+ * last file of each worker (redis:), or of each partition (kafka:); those are added in the order of partitions, so that the output has the
+ * same bytes for any number of workers. Workers may learn meanwhile. SFP_EIO: the log or the directory cannot be reached. */
+SFP_API sfp_status sfp_merge_share(const char *dir, const char *output, const sfp_merge_options *options,
+                                   sfp_merge_report *report, sfp_error *err);
 
 /* Known tasks ("tasks" is a number). sfp_learner_set_task_classes names the classes of the current task: without a buffer the loss
  * is over these classes only, so a learner with buffer=none needs them before the first batch of every task, and after a resume. */
@@ -768,6 +782,21 @@ SFP_API sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *
 
 /* counts: (5) samples by standing. */
 SFP_API sfp_status sfp_run_counts(sfp_run *run, uint64_t counts[5], sfp_error *err);
+/* Reads the numbers of a worker of a message log (redis:, kafka:). Any thread may call it. SFP_EINVAL: "data" is not a log. */
+typedef struct sfp_worker_status {
+    size_t size;
+    uint64_t samples;  /* learned in its unit: all of the worker (redis:), or those of the present partition (kafka:) */
+    uint64_t pending;  /* messages that it has read and not committed */
+    uint64_t commits;  /* of this process, as the following */
+    uint64_t fenced;   /* commits that were refused, because another worker has the messages */
+    uint64_t rejected; /* messages that were set aside */
+    uint64_t answered; /* messages without a label */
+    double lag;        /* seconds from the receipt of a message by the log to its learning; NaN: unknown */
+    double sum_age;    /* seconds since the state of "answer-with" was written; NaN: there is none */
+} sfp_worker_status;
+#define SFP_WORKER_STATUS_INIT SFP_INIT(sfp_worker_status)
+SFP_API sfp_status sfp_run_worker(sfp_run *run, sfp_worker_status *out, sfp_error *err);
+
 /* Pauses (1) or resumes (0) learning. While the run is paused, samples are accepted and wait. */
 SFP_API sfp_status sfp_run_pause(sfp_run *run, int paused, sfp_error *err);
 /* Asks the run to write a checkpoint, the state and the report, and waits until they are written. */

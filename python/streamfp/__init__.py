@@ -31,7 +31,7 @@ from streamfp._library import (
 )
 from streamfp.head import Head
 from streamfp.learning import Engine, Learner, Prediction, Predictor, Report, fit_image
-from streamfp.running import Accuracy, Evaluation, Progress, Recorded, Run, evaluate, read_run
+from streamfp.running import Accuracy, Evaluation, Progress, Recorded, Run, evaluate, merge_share, read_run
 
 if TYPE_CHECKING:
     from streamfp.estimators import FeatureClassifier, FrozenFeatures, StreamClassifier
@@ -68,6 +68,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "fit_image",
+    "merge_share",
     "read_run",
 ]
 

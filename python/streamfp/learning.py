@@ -63,8 +63,8 @@ class Engine(Object):
         precision: str = "f32",
         state: Optional[PathLike] = None,
     ) -> None:
-        if precision not in ("f32", "bf16"):
-            raise InvalidArgument(f"precision is '{precision}', expected f32 or bf16")
+        if precision not in ("f32", "bf16", "int8", "auto"):
+            raise InvalidArgument(f"precision is '{precision}', expected f32, bf16, int8 or auto")
         options = struct("sfp_engine_options", threads=threads, image_size=image_size, log=log, state=state)
         options.precision = getattr(lib, "SFP_PRECISION_" + precision.upper())
         self._arguments: Dict[str, Any] = dict(

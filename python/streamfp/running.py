@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from streamfp._library import Object, PathLike, Settings, call, ffi, lib, log, name_or_none, settings_of, string, struct
+from streamfp._library import Object, PathLike, Settings, call, encoded, ffi, lib, log, name_or_none, settings_of, string, struct
 from streamfp.learning import Engine
 
 
@@ -200,6 +200,32 @@ def evaluate(
         confusion=matrix,
         first_error=string(lib.sfp_evaluation_first_error(made)),
     )
+
+
+def merge_share(
+    directory: PathLike,
+    output: PathLike,
+    *,
+    subtract: Sequence[PathLike] = (),
+    sums_only: bool = False,
+    min_count: int = 0,
+) -> int:
+    """Adds up what the workers of a message log have committed to the directory that they share, and writes a state.
+
+    Returns the number of samples in it. It may be called again and again while the workers learn. subtract: states, checkpoints or runs
+    whose samples are taken out.
+    """
+    paths = [ffi.new("char[]", encoded(path)) for path in subtract]
+    options = struct(
+        "sfp_merge_options",
+        subtract=ffi.new("const char *[]", paths) if paths else None,
+        subtract_count=len(paths),
+        sums_only=int(sums_only),
+        min_count=min_count,
+    )
+    report = struct("sfp_merge_report")
+    call(lib.sfp_merge_share, encoded(directory), encoded(output), options, report)
+    return int(report.samples)
 
 
 class Recorded(NamedTuple):

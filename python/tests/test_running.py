@@ -83,3 +83,10 @@ def test_without_pandas_the_message_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(ImportError, match="python3-pandas"):
         streamfp.read_run("run")
+
+
+def test_a_directory_that_no_workers_share_is_refused() -> None:
+    with pytest.raises(streamfp.NotFound, match="expected the --share directory of a run"):
+        streamfp.merge_share("nowhere", "sum.safetensors")
+    with pytest.raises(streamfp.InvalidArgument, match="min-count is 5"):
+        streamfp.merge_share("nowhere", "sum.safetensors", min_count=5)

@@ -47,9 +47,9 @@ static sfp_status read_options(const sfp_engine_options *given, sfp_engine_optio
     if (!(o->rate >= 0) || !isfinite(o->rate) || !(o->query_seconds >= 0) || !isfinite(o->query_seconds))
         return sfp__fail(err, SFP_EINVAL, "rate is %g and query_seconds is %g, expected finite numbers from 0", o->rate,
                          o->query_seconds);
-    if (o->precision != SFP_PRECISION_F32 && o->precision != SFP_PRECISION_BF16)
-        return sfp__fail_key(err, "precision", SFP_EINVAL, "precision is %d, expected %d or %d", (int)o->precision,
-                             SFP_PRECISION_F32, SFP_PRECISION_BF16);
+    if ((int)o->precision < SFP_PRECISION_F32 || o->precision > SFP_PRECISION_AUTO)
+        return sfp__fail_key(err, "precision", SFP_EINVAL, "precision is %d, expected %d to %d", (int)o->precision,
+                             SFP_PRECISION_F32, SFP_PRECISION_AUTO);
     return SFP_OK;
 }
 
@@ -163,6 +163,11 @@ static sfp_status open_backbone(const char *backbone, const sfp_engine_options *
     bool chooses = o.image_size == SFP_IMAGE_SIZE_AUTO;
     if (chooses)
         o.image_size = 0;
+    if (o.precision == SFP_PRECISION_AUTO) {
+        o.precision = is_features(backbone) ? SFP_PRECISION_F32 : sfp__gemm_native_precision();
+        if (o.precision)
+            log_info(&o, "precision is %s", sfp__precision_name(o.precision));
+    }
     if (strcmp(backbone, SFP__VIT_BUILTIN) == 0 && !sfp__vit_has_builtin()) {
         if (o.log)
             o.log(
@@ -266,6 +271,13 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
         TRY(find_backbone(&o, found, err));
     backbone = backbone ? backbone : found;
     const char *state = o.image_size == 0 && !is_features(backbone) ? o.state : NULL;
+    if (o.precision == SFP_PRECISION_AUTO && o.state && !is_features(backbone)) {
+        char file[PATH_MAX];
+        TRY(sfp__state_path(o.state, file, sizeof file, err));
+        TRY(sfp__state_precision(file, &o.precision, err));
+        if (o.precision)
+            log_info(&o, "precision is %s as in %s", sfp__precision_name(o.precision), file);
+    }
     o.state = NULL;
     if (!state)
         return open_backbone(backbone, &o, out, err);
@@ -343,7 +355,7 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     const int32_t side = (int32_t)sfp__args_int(a, "img-size");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
-    o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+    o.precision = (sfp_precision)sfp__args_choice(a, "precision");
     o.log = log;
     o.log_ctx = log_ctx;
     TRY(name_features(a, features, sizeof features, err));

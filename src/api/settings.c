@@ -3,6 +3,7 @@
 
 #include "base/in_library.h"
 #include "base/mem.h"
+#include "compute/gemm.h"
 #include "pretrain/pretrain.h"
 #include "run/options.h"
 
@@ -186,7 +187,7 @@ static const char *engine_value(const sfp_engine *e, const char *key, char *buf,
     if (strcmp(key, "backbone") == 0)
         return e->backbone;
     if (strcmp(key, "precision") == 0)
-        return e->opt.precision == SFP_PRECISION_BF16 ? "bf16" : "f32";
+        return sfp__precision_name(e->opt.precision);
     (void)snprintf(buf, size, "%d", strcmp(key, "threads") == 0 ? e->opt.threads : e->opt.image_size);
     return buf;
 }

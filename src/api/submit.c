@@ -260,6 +260,31 @@ sfp_status sfp_run_add_class(sfp_run *run, const char *name, sfp_error *err)
     return sfp__store_sync(store_of(run), err);
 }
 
+sfp_status sfp_run_worker(sfp_run *run, sfp_worker_status *out, sfp_error *err)
+{
+    IN_LIBRARY;
+    sfp__worker_numbers n;
+    SFP__REQUIRE(run && out, "run and out");
+    sfp__arrivals *a = sfp__api_run(run)->arrivals;
+    if (!a || !a->kind->worker)
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data is not a message log, expected redis: or kafka:");
+    a->kind->worker(a, &n);
+    sfp_worker_status s = {.size = out->size,
+                           .samples = n.samples,
+                           .pending = n.pending,
+                           .commits = n.commits,
+                           .fenced = n.fenced,
+                           .rejected = n.rejected,
+                           .answered = n.answered,
+                           .lag = n.lag,
+                           .sum_age = NAN};
+    struct timespec now;
+    if (isfinite(n.sum_changed) && clock_gettime(CLOCK_REALTIME, &now) == 0)
+        s.sum_age = fmax(0, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - n.sum_changed);
+    memcpy(out, &s, out->size < sizeof s ? out->size : sizeof s);
+    return SFP_OK;
+}
+
 sfp_status sfp_run_pause(sfp_run *run, int paused, sfp_error *err)
 {
     IN_LIBRARY;

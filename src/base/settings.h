@@ -145,6 +145,11 @@ typedef struct sfp__opt {
 #define SFP__IMG_SIZE_HELP \
     "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file."
 #define SFP__ROW_IMG_SIZE SFP__ROW_INT("img-size", "N", "0", 0, SFP__IMG_SIZE_MAX, SFP__IMG_SIZE_HELP)
+#define SFP__PRECISIONS "f32|bf16|int8|auto" /* the words of sfp_precision, in its order */
+#define SFP__PRECISION_HELP                                                                                                 \
+    "Precision of matrix products. bf16 needs a CPU with AVX-512; int8 is the fastest, less accurate, and for closed-form " \
+    "heads "                                                                                                                \
+    "only. auto: bf16 on a CPU with AVX-512 BF16, where its features are nearly those of f32 in less time; else f32."
 
 /* The kind of origin of a value; a higher rank has precedence. */
 typedef enum sfp__opt_rank {

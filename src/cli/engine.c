@@ -15,7 +15,8 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
     o.image_size = (int32_t)sfp__args_int(a, "img-size");
-    o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+    o.precision =
+        state && !sfp__args_given(a, "precision") ? SFP_PRECISION_AUTO : (sfp_precision)sfp__args_choice(a, "precision");
     o.state = state;
     o.log = sfp__print_log;
     /* without --backbone, the engine finds the backbone that the state names */

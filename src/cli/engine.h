@@ -6,7 +6,7 @@
 #include "streamfp.h"
 
 /* state: the file or run directory to predict with; NULL: none. Without --img-size, the input size is that at which the state was
- * learned, and a note is printed if that is not the size of the backbone. Messages of the engine are printed. */
+ * learned, and a note is printed if that is not the size of the backbone; the same holds for --precision. Messages of the engine are printed. */
 sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err);
 
 /* Fails if `given` is the directory of a run that has a checkpoint but no state yet, and says how to get one. */
@@ -19,5 +19,9 @@ void sfp__cli_report_no_scores(const char *state);
 #define SFP__ROW_IMG_SIZE_OF_STATE                                               \
     SFP__ROW_INT("img-size", "N", "0", 0, SFP__IMG_SIZE_MAX, SFP__IMG_SIZE_HELP, \
                  .default_note = "with a state: the size of the run")
+
+/* --precision of a command with --state. */
+#define SFP__ROW_PRECISION_OF_STATE \
+    SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32", SFP__PRECISION_HELP, .default_note = "with a state: that of the run")
 
 #endif

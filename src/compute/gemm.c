@@ -39,6 +39,12 @@ void sfp__gemm_leave(int token)
         set_threads.f(token);
 }
 
+const char *sfp__precision_name(sfp_precision precision)
+{
+    static const char *const names[] = {"f32", "bf16", "int8", "auto"};
+    return names[precision];
+}
+
 sfp_status sfp__gemm_check(unsigned before, sfp_error *err)
 {
     return sfp__gemm_failures() == before ? SFP_OK : sfp__fail(err, SFP_ENOMEM, "%s: out of memory", sfp__gemm_backend());

@@ -8,6 +8,10 @@
  * y = x W^T + bias with x (m, k) dense and y (m, n) in panels of sfp__gemm_panel(weight) columns (kernels.h defines the layout of
  * panels). A result in panels lets a backend work on pieces of W that fit the cache.
  *
+ * Precision. bf16 rounds weights and inputs to bf16. int8 rounds each row of W to 255 levels, and each row of x, when it is
+ * multiplied, to 256 (128 on CPUs without VNNI), equally far apart from the least to the largest number of the row; y is f32. A row
+ * of y is a function of the same row of x only.
+ *
  * Threads: the library runs single-threaded; the thread pool of the caller runs many products at once, each on its own lane.
  * Between sfp__gemm_enter and _leave the OpenMP team of the calling thread has one thread; _leave restores the caller's
  * setting. */
@@ -21,6 +25,11 @@
 
 typedef struct sfp__gemm_weight sfp__gemm_weight;
 typedef struct sfp__gemm_op sfp__gemm_op;
+
+/* Returns its word in the settings, as in SFP__PRECISIONS. */
+const char *sfp__precision_name(sfp_precision precision);
+/* Returns bf16 if the processor has instructions for its products, else f32. */
+sfp_precision sfp__gemm_native_precision(void);
 
 typedef struct sfp__gemm_weight_desc {
     int n, k;

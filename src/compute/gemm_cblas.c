@@ -64,10 +64,16 @@ int sfp__gemm_isa(void)
     return 0;
 }
 
+sfp_precision sfp__gemm_native_precision(void)
+{
+    return SFP_PRECISION_F32;
+}
+
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     if (d->precision != SFP_PRECISION_F32)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products are not available with CBLAS; use --precision f32");
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s matrix products are not available with CBLAS; use --precision f32",
+                         sfp__precision_name(d->precision));
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_single_thread);
     sfp__gemm_weight *w = sfp__calloc(1, sizeof *w);

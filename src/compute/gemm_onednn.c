@@ -14,6 +14,7 @@
 #include "compute/kernels.h"
 #include "compute/onednn_call.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,18 +30,21 @@ struct sfp__gemm_weight {
     dnnl_primitive_desc_t packing; /* packs one panel; its destination is the packed layout */
     size_t stride;                 /* bytes from one panel to the next */
     char *packed;                  /* (pieces, stride) */
-    float *bias;                   /* (n); zero if there is no bias */
+    float *bias;                   /* (n); zero if there is no bias, and for int8 */
+    float *columns;                /* int8: (3, n) step of the rounded weights, their sum times the step, bias; else NULL */
 };
 
 typedef struct lane {
     dnnl_stream_t stream;
     dnnl_memory_t src, weights, bias, dst, scratch;
     void *scratch_data;
-    uint16_t *src_bf16;
+    void *rounded; /* (m, k) input as bf16 or as u8; f32: NULL */
+    float *rows;   /* int8: (m, 2) as of to_u8 */
 } lane;
 
 struct sfp__gemm_op {
     int m, n, k, panel, lanes;
+    sfp_precision precision;
     dnnl_primitive_t primitive;
     lane *lane; /* (lanes) */
 };
@@ -112,6 +116,12 @@ int sfp__gemm_isa(void)
     return (int)dnnl_get_effective_cpu_isa();
 }
 
+sfp_precision sfp__gemm_native_precision(void)
+{
+    const int bf16 = dnnl_cpu_isa_avx512_core_bf16 & ~dnnl_cpu_isa_avx512_core_vnni;
+    return sfp__gemm_isa() & bf16 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+}
+
 /* ---------------------------------------------------------------- primitives */
 
 bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)
@@ -121,18 +131,27 @@ bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)
            strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+/* The largest number to which an input is rounded for int8. Without VNNI, oneDNN adds two products in 16 bits, which 255 * 127 would
+ * exceed. */
+static int int8_levels(void)
+{
+    const int vnni = (dnnl_cpu_isa_avx2_vnni & ~dnnl_cpu_isa_avx2) | (dnnl_cpu_isa_avx512_core_vnni & ~dnnl_cpu_isa_avx512_core);
+    return sfp__gemm_isa() & vnni ? 255 : 127;
+}
+
 /* Describes the product of m rows and one panel of n columns. */
 static sfp__onednn_product describe_product(bool conv, int m, int n, int k, sfp_precision precision)
 {
-    dnnl_data_type_t type = precision == SFP_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+    static const dnnl_data_type_t inputs[] = {dnnl_f32, dnnl_bf16, dnnl_u8}, weights[] = {dnnl_f32, dnnl_bf16, dnnl_s8};
+    dnnl_data_type_t in = inputs[precision], type = weights[precision];
     if (conv)
         return (sfp__onednn_product){.conv = true,
-                                     .impl = "jit_1x1",
-                                     .tensor = {[SFP__ONEDNN_SRC] = {4, {1, k, m, 1}, type, dnnl_nhwc},
+                                     .impl = precision == SFP_PRECISION_INT8 ? "jit_" : "jit_1x1",
+                                     .tensor = {[SFP__ONEDNN_SRC] = {4, {1, k, m, 1}, in, dnnl_nhwc},
                                                 [SFP__ONEDNN_WEIGHTS] = {4, {n, k, 1, 1}, type, dnnl_format_tag_any},
                                                 [SFP__ONEDNN_BIAS] = {1, {n}, dnnl_f32, dnnl_a},
                                                 [SFP__ONEDNN_DST] = {4, {1, n, m, 1}, dnnl_f32, dnnl_nhwc}}};
-    return (sfp__onednn_product){.tensor = {[SFP__ONEDNN_SRC] = {2, {m, k}, type, dnnl_ab},
+    return (sfp__onednn_product){.tensor = {[SFP__ONEDNN_SRC] = {2, {m, k}, in, dnnl_ab},
                                             [SFP__ONEDNN_WEIGHTS] = {2, {k, n}, type, dnnl_format_tag_any},
                                             [SFP__ONEDNN_BIAS] = {2, {1, n}, dnnl_f32, dnnl_ab},
                                             [SFP__ONEDNN_DST] = {2, {m, n}, dnnl_f32, dnnl_ab}}};
@@ -171,7 +190,7 @@ static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed,
         return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products need AVX-512, which %s does not have; use --precision f32",
                          sfp__cpu_name());
     w->panel = w->n;
-    if (w->precision == SFP_PRECISION_F32 && (s != dnnl_success || !sfp__onednn_named(pd, "brg"))) {
+    if (w->precision != SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__onednn_named(pd, "brg"))) {
         int panel = sfp__gemm_choose_panel(w->n, w->k, align, PANEL_BYTES);
         product = describe_product(true, TYPICAL_ROWS, panel, w->k, w->precision);
         dnnl_status_t status = sfp__onednn_product_create(engine, &product, NULL, NULL, &conv);
@@ -238,6 +257,23 @@ static dnnl_status_t reorder(const sfp__gemm_weight *w, const float *plain, bool
     return s;
 }
 
+/* Rounds the weights of each column of the result to whole numbers from -127 to 127; the largest becomes one of these two. */
+static void round_weights(const sfp__gemm_weight_desc *d, float *columns, float *out)
+{
+    size_t n = (size_t)d->n, k = (size_t)d->k, sj = d->transposed ? 1 : k, st = d->transposed ? n : 1;
+    for (size_t j = 0; j < n; j++) {
+        float most = 0, sum = 0;
+        for (size_t t = 0; t < k; t++)
+            most = fmaxf(most, fabsf(d->w[j * sj + t * st]));
+        float step = most / 127, factor = step > 0 ? 1 / step : 0;
+        for (size_t t = 0; t < k; t++)
+            sum += out[j * sj + t * st] = rintf(d->w[j * sj + t * st] * factor);
+        columns[j] = step;
+        columns[n + j] = sum * step;
+        columns[2 * n + j] = d->bias ? d->bias[j] : 0;
+    }
+}
+
 typedef struct weight_call {
     sfp__gemm_weight *w;
     const sfp__gemm_weight_desc *d;
@@ -249,6 +285,21 @@ static dnnl_status_t call_pack(void *ctx)
 {
     const weight_call *c = ctx;
     return reorder(c->w, c->d->w, c->d->transposed, false);
+}
+
+static sfp_status pack(weight_call *c)
+{
+    OWNED float *rounded = NULL;
+    sfp__gemm_weight_desc d = *c->d;
+    if (c->w->columns) {
+        TRY(sfp__alloc(&rounded, (size_t)d.n * (size_t)d.k, sizeof *rounded, c->err));
+        round_weights(c->d, c->w->columns, rounded);
+        d.w = rounded;
+    } else if (d.bias) {
+        memcpy(c->w->bias, d.bias, (size_t)d.n * sizeof *d.bias);
+    }
+    dnnl_status_t s = sfp__onednn_call(call_pack, &(weight_call){.w = c->w, .d = &d});
+    return s == dnnl_success ? SFP_OK : fail(c->err, s, "packing weights");
 }
 
 static dnnl_status_t call_choose_layout(void *ctx)
@@ -267,10 +318,9 @@ static sfp_status fill_weight(weight_call *c)
     TRY(sfp__check_memory((w->packed = sfp__malloc((size_t)w->pieces * w->stride)) &&
                               (w->bias = sfp__calloc((size_t)w->n, sizeof *w->bias)),
                           c->err));
-    if (c->d->bias)
-        memcpy(w->bias, c->d->bias, (size_t)w->n * sizeof *w->bias);
-    dnnl_status_t s = sfp__onednn_call(call_pack, c);
-    return s == dnnl_success ? SFP_OK : fail(c->err, s, "packing weights");
+    if (w->precision == SFP_PRECISION_INT8)
+        TRY(sfp__alloc(&w->columns, (size_t)w->n, 3 * sizeof *w->columns, c->err));
+    return pack(c);
 }
 
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
@@ -298,13 +348,9 @@ sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_wei
 sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *d, sfp_error *err)
 {
     int token = sfp__gemm_enter();
-    dnnl_status_t s = sfp__onednn_call(call_pack, &(weight_call){.w = w, .d = d});
+    sfp_status status = pack(&(weight_call){.w = w, .d = d, .err = err});
     sfp__gemm_leave(token);
-    if (s != dnnl_success)
-        return fail(err, s, "packing weights");
-    if (d->bias)
-        memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
-    return SFP_OK;
+    return status;
 }
 
 typedef struct unpack_call {
@@ -321,7 +367,7 @@ static dnnl_status_t call_unpack(void *ctx)
 sfp_status sfp__gemm_weight_unpack(const sfp__gemm_weight *w, float *out, sfp_error *err)
 {
     if (w->precision != SFP_PRECISION_F32)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "packed weights are bf16, expected f32");
+        return sfp__fail(err, SFP_EUNSUPPORTED, "packed weights are rounded, expected f32");
     int token = sfp__gemm_enter();
     dnnl_status_t s = sfp__onednn_call(call_unpack, &(unpack_call){w, out});
     sfp__gemm_leave(token);
@@ -335,6 +381,7 @@ void sfp__gemm_weight_free(sfp__gemm_weight *w)
     dnnl_primitive_desc_destroy(w->packing);
     sfp__free(w->packed);
     sfp__free(w->bias);
+    sfp__free(w->columns);
     sfp__free(w);
 }
 
@@ -350,7 +397,9 @@ static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, c
     size_t bytes = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
     if (bytes && !(l->scratch_data = sfp__malloc(bytes)))
         return dnnl_out_of_memory;
-    if (like->precision == SFP_PRECISION_BF16 && !(l->src_bf16 = sfp__malloc((size_t)m * (size_t)like->k * sizeof *l->src_bf16)))
+    if (like->precision && !(l->rounded = sfp__malloc((size_t)m * (size_t)like->k * sizeof(uint16_t))))
+        return dnnl_out_of_memory;
+    if (like->columns && !(l->rows = sfp__malloc((size_t)m * 2 * sizeof *l->rows)))
         return dnnl_out_of_memory;
     dnnl_status_t s = dnnl_stream_create(&l->stream, engine, dnnl_stream_default_flags);
     const struct {
@@ -358,7 +407,7 @@ static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, c
         dnnl_query_t query;
         int index;
         void *data;
-    } list[] = {{&l->src, dnnl_query_src_md, 0, l->src_bf16},
+    } list[] = {{&l->src, dnnl_query_src_md, 0, l->rounded},
                 {&l->weights, dnnl_query_weights_md, 0, NULL},
                 {&l->bias, dnnl_query_weights_md, 1, NULL},
                 {&l->dst, dnnl_query_dst_md, 0, NULL},
@@ -407,6 +456,7 @@ sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, s
     op->n = like->n;
     op->k = like->k;
     op->panel = like->panel;
+    op->precision = like->precision;
     TRY(sfp__alloc(&op->lane, (size_t)lanes, sizeof *op->lane, err));
     op->lanes = lanes;
     int token = sfp__gemm_enter();
@@ -431,7 +481,8 @@ void sfp__gemm_op_free(sfp__gemm_op *op)
         dnnl_memory_destroy(l->scratch);
         dnnl_stream_destroy(l->stream);
         sfp__free(l->scratch_data);
-        sfp__free(l->src_bf16);
+        sfp__free(l->rounded);
+        sfp__free(l->rows);
     }
     sfp__free(op->lane);
     dnnl_primitive_destroy(op->primitive);
@@ -474,7 +525,7 @@ static dnnl_status_t call_run(void *ctx)
         const float *in;
         void *arg;
     } src = {.in = c->x};
-    dnnl_status_t s = l->src_bf16 ? dnnl_success : dnnl_memory_set_data_handle(l->src, src.arg);
+    dnnl_status_t s = l->rounded ? dnnl_success : dnnl_memory_set_data_handle(l->src, src.arg);
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, l->src},
                                     {DNNL_ARG_WEIGHTS, l->weights},
                                     {DNNL_ARG_BIAS, l->bias},
@@ -495,13 +546,19 @@ static dnnl_status_t call_run(void *ctx)
 void sfp__gemm_run_rows(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y, int rows)
 {
     lane *l = &op->lane[lane_index];
+    const sfp__kernels *k = sfp__kernels_get();
     sigset_t before;
-    if (l->src_bf16)
-        sfp__kernels_get()->to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
+    if (op->precision == SFP_PRECISION_BF16)
+        k->to_bf16((size_t)op->m * (size_t)op->k, x, l->rounded);
+    else if (op->precision == SFP_PRECISION_INT8)
+        k->to_u8(op->m, op->k, int8_levels(), x, l->rounded, l->rows);
     bool blocked = block_signals(&before);
     if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y, rows}) != dnnl_success)
         atomic_fetch_add(&failures, 1);
     unblock_signals(blocked, &before);
+    for (int i = 0, at = 0; w->columns && i < w->pieces; i++, at += w->panel)
+        k->scale_product(op->m, w->panel, l->rows, w->columns + at, w->columns + w->n + at, w->columns + 2 * w->n + at,
+                         y + (size_t)at * (size_t)rows);
 }
 
 void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)

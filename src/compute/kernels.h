@@ -70,6 +70,14 @@ typedef struct sfp__kernels {
     /* y = x, rounded to the nearest bf16, ties to even; a NaN remains one. */
     void (*to_bf16)(size_t n, const float *x, uint16_t *y);
 
+    /* Rounds each row of x (m, k) to whole numbers from 0 to `levels`, so that x is about step * y + low; rows (m, 2) = step, low. If
+     * a row has a NaN or an infinity, low is a NaN. */
+    void (*to_u8)(int m, int k, int levels, const float *x, uint8_t *y, float *rows);
+
+    /* y (m, n) = y * step(row) * step(column) + low(row) * sum(column) + bias(column), with rows of to_u8: the product of numbers before
+     * they were rounded, from that of rounded ones. */
+    void (*scale_product)(int m, int n, const float *rows, const float *step, const float *sum, const float *bias, float *y);
+
     /* Finds for each row of a (m, d) the row of b (n, d) with the largest dot product (ties: the first one), and writes its index and this
      * product. scratch: attn_scratch(m, n, d) floats. */
     void (*nearest_rows)(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch);

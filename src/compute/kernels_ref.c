@@ -188,6 +188,37 @@ static void to_bf16(size_t n, const float *x, uint16_t *y)
     }
 }
 
+static void to_u8(int m, int k, int levels, const float *x, uint8_t *y, float *rows)
+{
+    for (int r = 0; r < m; r++, x += k, y += k, rows += 2) {
+        float low = x[0], high = x[0];
+        bool finite = true;
+        for (int c = 0; c < k; c++) {
+            finite = finite && isfinite(x[c]);
+            low = low < x[c] ? low : x[c];
+            high = high > x[c] ? high : x[c];
+        }
+        rows[0] = (high - low) / (float)levels;
+        rows[1] = finite ? low : NAN;
+        float factor = rows[0] > 0 ? 1 / rows[0] : 0;
+        for (int c = 0; c < k; c++) {
+            float t = (x[c] - low) * factor;
+            t = t > 0 ? t : 0; /* also a NaN */
+            y[c] = (uint8_t)rintf(t < (float)levels ? t : (float)levels);
+        }
+    }
+}
+
+static void scale_product(int m, int n, const float *rows, const float *step, const float *sum, const float *bias, float *y)
+{
+    for (int r = 0; r < m; r++)
+        for (int c = 0; c < n; c++) {
+            float *to = &y[(size_t)r * (size_t)n + (size_t)c];
+            *to = (float)((double)*to * (double)rows[2 * r] * (double)step[c] + (double)rows[2 * r + 1] * (double)sum[c] +
+                          (double)bias[c]);
+        }
+}
+
 static void nearest_rows(int m, int n, int d, const float *a, const float *b, int *index, float *product, float *scratch)
 {
     (void)scratch;
@@ -230,6 +261,8 @@ const sfp__kernels sfp__kernels_ref = {
     .attn_fwd = attn_fwd,
     .attn_bwd = attn_bwd,
     .to_bf16 = to_bf16,
+    .to_u8 = to_u8,
+    .scale_product = scale_product,
     .nearest_rows = nearest_rows,
     .product_f64 = product_f64,
 };

@@ -121,6 +121,9 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
         return sfp__fail(err, SFP_EINVAL,
                          "merge_tokens is %d, expected 0 to merge none; only forward passes without prefixes merge tokens",
                          opt->merge_tokens);
+    if (v->precision == SFP_PRECISION_INT8 && opt->mode != SFP__VIT_FORWARD)
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "int8 matrix products have no gradients; use --precision f32, or a closed-form head (--method)");
     bool all_tokens = opt->all_tokens || opt->token_head;
     if (!v->config.rows)
         TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));

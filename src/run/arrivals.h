@@ -72,6 +72,13 @@ typedef struct sfp__arrivals_counts {
 
 typedef struct sfp__arrivals sfp__arrivals;
 
+/* What is known of a worker of a message log. */
+typedef struct sfp__worker_numbers {
+    uint64_t samples, commits, fenced, rejected, answered, pending;
+    double lag;         /* s from the log's receipt of a message to its delivery; NAN: unknown */
+    double sum_changed; /* time of day at which the state that answers was written; NAN: none */
+} sfp__worker_numbers;
+
 typedef struct sfp__arrivals_kind {
     const char *name; /* key of its part of a checkpoint */
     /* Starts to read at the current position. */
@@ -90,7 +97,8 @@ typedef struct sfp__arrivals_kind {
     /* Whether the run writes predictions. *from: lines of predictions.jsonl with ids from this one on are removed and written again. */
     bool (*predicts)(const sfp__arrivals *a, uint64_t *from);
     sfp__arrivals_stats (*stats)(const sfp__arrivals *a);
-    void (*write)(const sfp__arrivals *a, sfp__json *j); /* into the object that is open */
+    void (*worker)(sfp__arrivals *a, sfp__worker_numbers *out); /* may be called by any thread; NULL: not a log */
+    void (*write)(const sfp__arrivals *a, sfp__json *j);        /* into the object that is open */
     bool (*read)(sfp__arrivals *a, const sfp__json_value *j, int task);
     void (*free)(sfp__arrivals *a);
 } sfp__arrivals_kind;

@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -40,8 +41,9 @@ typedef struct shared {
     sfp__log *log;
     bool connected, reported;
     double retry_at, pause; /* the next attempt to reach the log or the share, and the pause before it */
-    /* the unit that is loaded */
-    char unit[SFP__LOG_NAME_MAX];       /* "": none is loaded */
+    /* the unit */
+    char unit[SFP__LOG_NAME_MAX];       /* "": none */
+    bool loaded;                        /* false: its messages were read, but what is committed of it is not known yet */
     sfp__share_value at;                /* committed */
     char committed[SFP__LOG_VALUE_MAX]; /* its value in the log */
     char attempted[SFP__LOG_VALUE_MAX]; /* a commit without a reply; "": none */
@@ -55,7 +57,9 @@ typedef struct shared {
     bool unanswered;  /* partitions: a message before those in `held` has no answer yet, so all are read again */
     bool alone;       /* the delivery must be committed at once */
     unsigned process; /* a random number that identifies this process */
-    uint64_t answered, rejected, offered;
+    uint64_t offered;
+    pthread_mutex_t lock;                  /* guards `shown` */
+    sfp__worker_numbers now, shown;        /* shown: a copy of `now` for other threads */
     sfp__sample *samples_out;              /* (batch) */
     uint8_t *rgb;                          /* (batch + SFP__GROUP, S, S, 3) */
     const sfp__message *asked[SFP__GROUP]; /* of the delivery, to be answered */
@@ -74,6 +78,7 @@ static void free_shared(sfp__arrivals *base)
     sfp__messages_done(&a->taken);
     sfp__messages_done(&a->held);
     sfp__predictor_free(a->sum.predictor);
+    pthread_mutex_destroy(&a->lock);
     sfp__free(a->samples_out);
     sfp__free(a->rgb);
     sfp__free(a);
@@ -148,10 +153,11 @@ static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
     const char *dir = a->base.plan->opt->share;
     char *value = a->committed, mine[SFP__LOG_NAME_MAX + 32];
     sfp_error why = {0};
-    a->unit[0] = '\0';
+    a->loaded = false;
     a->attempted[0] = '\0';
     a->unanswered = false;
     sfp__messages_done(&a->held);
+    (void)snprintf(a->unit, sizeof a->unit, "%s", unit);
     TRY(a->log->ops->committed(a->log, unit, value, err));
     TRY(sfp__share_parse(value, unit, &a->at, err));
     if (!*a->at.file) {
@@ -173,7 +179,7 @@ static sfp_status load_unit(shared *a, const char *unit, sfp_error *err)
     TRY(sfp__directory_remove_files(dir, 1, names, 2, keep, err));
     a->samples = a->at.samples;
     a->digest = a->at.digest;
-    (void)snprintf(a->unit, sizeof a->unit, "%s", unit);
+    a->loaded = true;
     return SFP_OK;
 }
 
@@ -203,6 +209,7 @@ static void record_commit(shared *a, const sfp__share_value *value)
     a->at = *value;
     sfp__share_print(value, a->committed);
     a->attempted[0] = '\0';
+    a->now.commits++;
     sfp__messages_done(&a->held);
     report_recovery(a);
 }
@@ -220,13 +227,15 @@ static sfp_status next_value(const shared *a, sfp__share_value *v, sfp_error *er
     return SFP_OK;
 }
 
-/* Called when the log has refused a commit, because another worker has taken over the messages that were learned since the last commit. */
-static sfp_status handle_fencing(shared *a, const char *file, sfp_error *err)
+/* Called when the log has refused a commit, because another worker has taken over the messages that were learned since the last commit. said: the
+ * message of the log; "": none. */
+static sfp_status handle_fencing(shared *a, const char *file, const char *said, sfp_error *err)
 {
     if (a->log->unit_taken[0])
         return sfp__fail(err, SFP_EINVAL, "%s: %s", a->base.plan->data, a->log->unit_taken);
-    sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time",
-                   a->held.count, a->unit);
+    a->now.fenced++;
+    sfp__plan_warn(a->base.plan, "%d messages were taken over by another worker, because %s has not committed them in time%s%s",
+                   a->held.count, a->unit, *said ? ": " : "", said);
     remove_file(a, file);
     return reload(a, err);
 }
@@ -261,7 +270,9 @@ static sfp_status commit_held(shared *a, sfp_error *err)
     if (status)
         return sfp__fail(err, status, "%s", why.message);
     if (fenced) {
-        status = handle_fencing(a, v.file, &why);
+        char said[SFP_ERROR_MAX];
+        memcpy(said, why.message, sizeof said);
+        status = handle_fencing(a, v.file, said, &why);
         if (status == SFP_EIO)
             lose_connection(a, &why);
         return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
@@ -277,6 +288,8 @@ static sfp_status resolve_attempt(shared *a, sfp_error *err)
     sfp__share_value v;
     if (!*a->unit)
         return a->log->ops->seek(a->log, a->unit, -1, err);
+    if (!a->loaded)
+        return reload(a, err);
     TRY(a->log->ops->committed(a->log, a->unit, value, err));
     TRY(sfp__share_parse(a->attempted, a->unit, &v, err));
     if (*a->attempted && strcmp(value, a->attempted) == 0) {
@@ -508,7 +521,7 @@ static sfp_status reject_message(shared *a, const sfp__message *m, const char *w
 {
     const sfp__log_field fields[] = {{"message", m->id}, {"id", m->name ? m->name : ""}, {"label", m->label ? m->label : ""},
                                      {"reason", why},    {"worker", a->log->worker},     {0}};
-    a->rejected++;
+    a->now.rejected++;
     sfp__skipped_add(&a->base.counts.skipped, why);
     return a->log->ops->append(a->log, "rejected", fields, m, err);
 }
@@ -552,6 +565,10 @@ static sfp_status deliver(shared *a, sfp__delivery *d, sfp_error *err)
         if (alone)
             break;
     }
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (a->taken.first->time > 0)
+        a->now.lag = fmax(0, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - 1e-3 * (double)a->taken.first->time);
     a->read_at = sfp__monotonic_seconds();
     d->samples = a->samples_out;
     d->changed = true;
@@ -573,7 +590,7 @@ static sfp_status answer(shared *a, const sfp__message *m, const char *class_nam
         {"message", m->id}, {"id", m->name ? m->name : ""}, {"label", class_name ? class_name : ""}, {"probability", p},
         {"unknown", u},     {"worker", a->log->worker},     {isnan(age) ? NULL : "age", seconds},    {0}};
     TRY(a->log->ops->append(a->log, "answers", fields, NULL, err));
-    a->answered++;
+    a->now.answered++;
     return SFP_OK;
 }
 
@@ -593,6 +610,7 @@ static sfp_status refresh_sum(shared *a, sfp_error *err)
     sfp__predictor_free(a->sum.predictor);
     a->sum.predictor = p;
     a->sum.changed = st.st_mtim;
+    a->now.sum_changed = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
     return SFP_OK;
 }
 
@@ -644,6 +662,33 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     return SFP_OK;
 }
 
+/* Makes the numbers of this moment known to other threads. */
+static void show_numbers(shared *a)
+{
+    a->now.samples = a->samples;
+    a->now.pending = (uint64_t)a->read.count + (uint64_t)a->taken.count + (uint64_t)a->held.count;
+    pthread_mutex_lock(&a->lock);
+    a->shown = a->now;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void worker(sfp__arrivals *base, sfp__worker_numbers *out)
+{
+    shared *a = (shared *)base;
+    pthread_mutex_lock(&a->lock);
+    *out = a->shown;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static sfp_status ask_to_commit(shared *a, bool *ready, sfp_error *err)
+{
+    sfp_error why = {0};
+    sfp_status status = a->log->ops->can_commit(a->log, ready, &why);
+    if (status == SFP_EIO)
+        lose_connection(a, &why);
+    return status && status != SFP_EIO ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     shared *a = (shared *)base;
@@ -652,16 +697,20 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     a->retry_at = stopped ? 0 : a->retry_at;
     if (!a->connected && (stopped || sfp__monotonic_seconds() >= a->retry_at))
         TRY(reconnect(a, err));
+    bool ready = true;
     bool due = a->held.first &&
                (stopped || a->alone || a->held.count >= 10000 || sfp__monotonic_seconds() - a->held_at >= commit_seconds(a));
-    if (a->connected && due)
+    if (a->connected && due && !stopped && a->log->ops->can_commit)
+        TRY(ask_to_commit(a, &ready, err));
+    if (a->connected && due && ready && a->held.first)
         TRY(commit_held(a, err));
+    show_numbers(a);
     if (stopped) { /* the log delivers messages that were not committed to other workers */
         release_unit(a);
         d->end = true;
         return SFP_OK;
     }
-    if (!a->connected || (due && a->held.first)) { /* the log or the share cannot be reached */
+    if (!a->connected || (due && a->held.first)) { /* not now: the log or the share cannot be reached, or the group rebalances */
         const struct timespec pause = {.tv_nsec = 100000000};
         (void)nanosleep(&pause, NULL);
         return SFP_OK;
@@ -723,7 +772,7 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
             a->held_at = sfp__monotonic_seconds();
         sfp__messages_put(&a->held, m);
     }
-    base->counts.labels.unlabelled = a->answered;
+    base->counts.labels.unlabelled = a->now.answered;
     return SFP_OK;
 }
 
@@ -767,6 +816,7 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
                                             .has_work = has_work,
                                             .predicts = predicts,
                                             .stats = stats,
+                                            .worker = worker,
                                             .write = write_json,
                                             .read = read_json,
                                             .free = free_shared};
@@ -778,6 +828,9 @@ sfp_status sfp__arrivals_log(const sfp__plan *p, const sfp__position *at, sfp__l
     a->classes = classes;
     a->learner = l;
     a->log = sfp__source_log(p->source);
+    pthread_mutex_init(&a->lock, NULL);
+    a->now.lag = a->now.sum_changed = NAN;
+    a->shown = a->now;
     a->log->revoke = on_revoke;
     a->log->revoke_ctx = a;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;

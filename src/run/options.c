@@ -125,7 +125,7 @@ const sfp__opt sfp__run_table[] = {
         " auto (preset best): about half as many patches if at --rate images arrive more than five times as fast as they can "
         "be queried, else the size of the file. A run that resumes or has --init-state keeps its size.",
         .named = {"auto", SFP_IMAGE_SIZE_AUTO}, .scope = SFP__SCOPE_ENGINE, .example = "--img-size 48", .see = "backbone rate"),
-    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it.",
+    SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32", SFP__PRECISION_HELP,
                     .scope = SFP__SCOPE_ENGINE, .example = "--precision f32", .see = "backbone"),
     SFP__ROW_GROUP("Clock"),
     /* the minimum prevents an overflow of arrival times */

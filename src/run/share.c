@@ -2,7 +2,6 @@
 
 #include "io/directory.h"
 #include "io/file.h"
-#include "learner/state/saved_sums.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -153,26 +152,28 @@ sfp_status sfp__share_open(sfp__log *log, sfp__learner *l, const sfp__run_option
 typedef struct merging {
     const char *dir;
     sfp__thread_pool *threads;
-    sfp__saved_sums sum; /* the result; begins without samples */
-    sfp__strings names;
+    sfp__share_sum total; /* at first without samples */
     sfp__strings files;
-    sfp__share_sum *report;
 } merging;
+
+void sfp__share_sum_done(sfp__share_sum *s)
+{
+    sfp__saved_sums_done(&s->sum);
+}
 
 static void merging_done(merging *m)
 {
-    sfp__saved_sums_done(&m->sum);
-    sfp__strings_done(&m->names);
+    sfp__share_sum_done(&m->total);
     sfp__strings_done(&m->files);
 }
 
 static sfp_status read_sums(const merging *m, const char *file, sfp__saved_sums *out, sfp_error *err)
 {
     char path[PATH_MAX];
-    bool first = !m->sum.head;
+    bool first = !m->total.sum.head;
     TRY(sfp__path_print(path, sizeof path, err, "%s/%s", m->dir, file));
-    TRY(sfp__saved_sums_read(&(const sfp__saved_file){.path = path}, first ? NULL : &m->sum.metadata, m->sum.path, m->threads,
-                             out, err));
+    TRY(sfp__saved_sums_read(&(const sfp__saved_file){.path = path}, first ? NULL : &m->total.sum.metadata, m->total.sum.path,
+                             m->threads, out, err));
     for (int c = 0; c < out->names.count; c++) /* removes names of classes of which only other units of the worker have samples */
         if (out->names.name[c] && sfp__head_label_samples(out->head, c) == 0) {
             sfp__free(out->names.name[c]);
@@ -188,8 +189,8 @@ static sfp_status list_unit(void *ctx, const char *unit, const char *value, sfp_
     TRY(sfp__share_parse(value, unit, &v, err));
     if (!*v.file)
         return SFP_OK;
-    m->report->units++;
-    m->report->digest += v.digest;
+    m->total.units++;
+    m->total.digest += v.digest;
     return sfp__strings_add(&m->files, v.file, err);
 }
 
@@ -212,7 +213,7 @@ static sfp_status number_classes(merging *m, sfp_error *err)
     if (all.count == 0)
         return SFP_OK;
     qsort((void *)all.s, (size_t)all.count, sizeof *all.s, compare_strings);
-    return sfp__saved_sums_name(&m->sum, all.count, (const char *const *)all.s, err);
+    return sfp__saved_sums_name(&m->total.sum, all.count, (const char *const *)all.s, err);
 }
 
 static sfp_status add_files(merging *m, sfp_error *err)
@@ -221,14 +222,14 @@ static sfp_status add_files(merging *m, sfp_error *err)
     for (int i = 0; i < m->files.count; i++) {
         OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
         TRY(read_sums(m, m->files.s[i], &s, err));
-        TRY(sfp__saved_sums_add(&m->sum, &s, err));
+        TRY(sfp__saved_sums_add(&m->total.sum, &s, err));
     }
     return SFP_OK;
 }
 
 /* A worker removes a file two commits after it was written. If a file is missing, its unit has therefore committed a newer one, so the committed
  * values are read again. */
-sfp_status sfp__share_merge(const char *dir, const char *out, sfp__thread_pool *threads, sfp__share_sum *report, sfp_error *err)
+sfp_status sfp__share_merge(const char *dir, sfp__thread_pool *threads, sfp__share_sum *out, sfp_error *err)
 {
     OWNED char *spec = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
@@ -239,16 +240,15 @@ sfp_status sfp__share_merge(const char *dir, const char *out, sfp__thread_pool *
         return sfp__fail(err, SFP_EFORMAT, "%s/" SFP__SHARE_LOG ": not a log", dir);
     TRY(log->ops->connect(log, err));
     for (int attempt = 0;; attempt++) {
-        OWNED_BY(merging_done) merging m = {.dir = dir, .threads = threads, .report = report};
-        *report = (sfp__share_sum){0};
-        TRY(read_sums(&m, SFP__SHARE_MODEL, &m.sum, err));
+        OWNED_BY(merging_done) merging m = {.dir = dir, .threads = threads};
+        TRY(read_sums(&m, SFP__SHARE_MODEL, &m.total.sum, err));
         TRY(log->ops->each(log, list_unit, &m, err));
         sfp_status status = add_files(&m, err);
         if (status == SFP_ENOTFOUND && attempt < 10)
             continue;
         TRY(status);
-        report->classes = sfp__saved_sums_classes(&m.sum);
-        report->samples = sfp__saved_sums_samples(&m.sum);
-        return sfp__saved_sums_write(&m.sum, out, err);
+        *out = m.total;
+        m.total = (sfp__share_sum){0};
+        return SFP_OK;
     }
 }

@@ -2,6 +2,7 @@
 #ifndef SFP_RUN_SHARE_H
 #define SFP_RUN_SHARE_H
 
+#include "learner/state/saved_sums.h"
 #include "run/run.h"
 #include "stream/log.h"
 
@@ -26,12 +27,13 @@ sfp_status sfp__share_parse(const char *text, const char *unit, sfp__share_value
  * worker. */
 sfp_status sfp__share_open(sfp__log *log, sfp__learner *l, const sfp__run_options *o, sfp_error *err);
 
-/* Adds up what all units have committed, in the order of the units. With Kafka, the state has the same bytes for any number of workers. */
+/* Adds up what all units have committed, in the order of the units. With Kafka, the sum has the same bytes for any number of workers. */
 typedef struct sfp__share_sum {
-    int units, classes;
-    int64_t samples;
+    sfp__saved_sums sum;
+    int units;
     uint64_t digest;
 } sfp__share_sum;
-sfp_status sfp__share_merge(const char *dir, const char *out, sfp__thread_pool *threads, sfp__share_sum *report, sfp_error *err);
+void sfp__share_sum_done(sfp__share_sum *s);
+sfp_status sfp__share_merge(const char *dir, sfp__thread_pool *threads, sfp__share_sum *out, sfp_error *err);
 
 #endif

@@ -28,6 +28,8 @@ typedef struct sfp__model_status {
     bool paused, failed;
     uint64_t answers, answer_batches;
     double answer_seconds; /* total time of these predictions */
+    bool of_log;           /* a worker of a message log: `worker` is known */
+    sfp_worker_status worker;
 } sfp__model_status;
 
 /* The images of one request that wait to be predicted. The model calls `answer` on its answering thread, directly after its predictor has run.
@@ -62,6 +64,13 @@ bool sfp__model_ready(sfp__model *m);
 void sfp__model_get(sfp__model *m, sfp__model_status *out);
 sfp_status sfp__model_predict(sfp__model *m, sfp__prediction_request *q, sfp_error *err);
 sfp_status sfp__model_pause(sfp__model *m, bool paused, sfp_error *err);
+/* Warnings about the data, as JSON (monitor.c). */
+typedef struct sfp__warnings {
+    pthread_mutex_t lock;
+    sfp__text text;
+    double until; /* sfp__monotonic_seconds() up to which they are kept */
+} sfp__warnings;
+sfp__warnings *sfp__model_warnings(sfp__model *m);
 double sfp__model_heartbeat(sfp__model *m); /* sfp__monotonic_seconds() of the last step; -1: the run has ended */
 /* A queue of samples that wait to be learned; an event is sent when they are. sfp__model_watched takes one; false: it is empty. */
 void sfp__model_watch(sfp__model *m, uint64_t id);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,8 +18,14 @@ enum { BATCH_IMAGES = 64, REQUESTS_MAX = 1024, WATCHED = 1024, LEARNING_NICE = 5
 struct sfp__model {
     const sfp__serve_options *opt;
     const char *name, *dir;
+    sfp_engine *engine;
     sfp_run *run;
     sfp_predictor *predictor;
+    struct {                      /* the state that answers; only the thread that answers uses it */
+        sfp_predictor *predictor; /* NULL: none was there yet */
+        struct timespec changed;
+        double looked_at;
+    } sum;
     struct sfp__review *review;
     int dim;
     pthread_t learner, answerer;
@@ -36,6 +43,7 @@ struct sfp__model {
         double at;
         uint64_t answers;
     } window; /* for answers per second */
+    sfp__warnings warnings;
     uint64_t watched[WATCHED];
     int watched_first, watched_count;
 };
@@ -61,11 +69,14 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 static void free_model(sfp__model *m)
 {
     sfp__review_free(m->review);
+    sfp_predictor_free(m->sum.predictor);
     sfp_predictor_free(m->predictor);
     sfp_run_close(m->run);
     pthread_cond_destroy(&m->asked);
     pthread_cond_destroy(&m->answered);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->warnings.lock);
+    sfp__text_done(&m->warnings.text);
     sfp__free(m);
 }
 
@@ -77,7 +88,8 @@ static sfp_status open_run(sfp__model *m, sfp_engine *e, sfp_error *err)
     o.log = on_log;
     o.ctx = m;
     p.max_batch = BATCH_IMAGES;
-    TRY(sfp_settings_set(m->opt->settings, "out", m->dir, err)); /* the run copies the settings */
+    if (!m->opt->of_log)
+        TRY(sfp_settings_set(m->opt->settings, "out", m->dir, err)); /* the run copies the settings */
     TRY(sfp_run_open(e, m->opt->settings, &o, &m->run, err));
     TRY(sfp_run_predictor(m->run, &p, &m->predictor, err));
     sfp_predictor *other = NULL;
@@ -95,11 +107,14 @@ sfp_status sfp__model_open(sfp_engine *e, const sfp__serve_options *opt, int ind
     sfp__model *m = NULL;
     TRY(sfp__alloc(&m, 1, sizeof *m, err));
     m->opt = opt;
+    m->engine = e;
+    m->status.of_log = opt->of_log;
     m->name = opt->names[index];
     m->dir = opt->dirs[index];
     m->status.rate = m->status.lag = m->status.accuracy = NAN;
     m->heartbeat = m->window.at = m->changed_at = sfp__monotonic_seconds();
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->warnings.lock, NULL);
     pthread_cond_init(&m->asked, NULL);
     pthread_cond_init(&m->answered, NULL);
     sfp_status status = open_run(m, e, err);
@@ -186,8 +201,34 @@ static sfp__prediction_request *take_requests(sfp__model *m, int *images)
     return taken;
 }
 
+/* Returns the predictor that answers: that of --answer-with, whose file is read again when it has changed, or else that of the model. */
+static sfp_predictor *choose_predictor(sfp__model *m)
+{
+    const char *path = m->opt->answer_with;
+    double now = sfp__monotonic_seconds();
+    struct stat st;
+    if (!path || now < m->sum.looked_at + 1)
+        return m->sum.predictor ? m->sum.predictor : m->predictor;
+    m->sum.looked_at = now;
+    if (stat(path, &st) == 0 && (!m->sum.predictor || memcmp(&st.st_mtim, &m->sum.changed, sizeof st.st_mtim) != 0)) {
+        sfp_predictor_options o = SFP_PREDICTOR_OPTIONS_INIT;
+        sfp_predictor *p = NULL;
+        sfp_error why = {0};
+        o.max_batch = BATCH_IMAGES;
+        if (sfp_predictor_open(m->engine, path, &o, &p, &why)) {
+            on_log(m, SFP_LOG_WARNING, why.message);
+        } else {
+            sfp_predictor_free(m->sum.predictor);
+            m->sum.predictor = p;
+            m->sum.changed = st.st_mtim;
+        }
+    }
+    return m->sum.predictor ? m->sum.predictor : m->predictor;
+}
+
 static void answer(sfp__model *m, sfp__prediction_request *list, int images)
 {
+    sfp_predictor *p = choose_predictor(m);
     OWNED sfp_image *all = NULL;
     OWNED sfp_prediction *predictions = NULL;
     sfp_error err = {0};
@@ -199,10 +240,10 @@ static void answer(sfp__model *m, sfp__prediction_request *list, int images)
     for (const sfp__prediction_request *q = list; q && !status; first += q->count, q = q->next)
         memcpy(all + first, q->images, (size_t)q->count * sizeof *all);
     if (!status)
-        status = sfp_predictor_run(m->predictor, images, all, predictions, &err);
+        status = sfp_predictor_run(p, images, all, predictions, &err);
     first = 0;
     for (sfp__prediction_request *q = list; q && !status; first += q->count, q = q->next)
-        q->answer(q, m->predictor, first, predictions + first);
+        q->answer(q, p, first, predictions + first);
     pthread_mutex_lock(&m->lock);
     m->status.answers += status ? 0 : (uint64_t)images;
     m->status.answer_batches++;
@@ -320,6 +361,11 @@ sfp_run *sfp__model_run(sfp__model *m)
     return m->run;
 }
 
+sfp__warnings *sfp__model_warnings(sfp__model *m)
+{
+    return &m->warnings;
+}
+
 bool sfp__model_ready(sfp__model *m)
 {
     pthread_mutex_lock(&m->lock);
@@ -340,7 +386,14 @@ void sfp__model_get(sfp__model *m, sfp__model_status *out)
 {
     enum { WINDOW_SECONDS = 5 };
     uint64_t counts[5] = {0};
-    bool known = sfp_run_counts(m->run, counts, NULL) == SFP_OK;
+    sfp_worker_status worker = SFP_WORKER_STATUS_INIT;
+    bool known = !m->opt->of_log && sfp_run_counts(m->run, counts, NULL) == SFP_OK;
+    if (m->opt->of_log && sfp_run_worker(m->run, &worker, NULL) == SFP_OK) {
+        known = true;
+        counts[SFP_WAITING] = worker.pending;
+        counts[SFP_LEARNED] = worker.samples;
+        counts[SFP_UNREADABLE] = worker.rejected;
+    }
     pthread_mutex_lock(&m->lock);
     sfp__model_status *s = &m->status;
     double now = sfp__monotonic_seconds(), took = now - m->window.at;
@@ -352,6 +405,10 @@ void sfp__model_get(sfp__model *m, sfp__model_status *out)
     s->age = now - m->changed_at;
     if (known)
         memcpy(s->counts, counts, sizeof counts);
+    if (m->opt->of_log) {
+        s->worker = worker;
+        s->lag = worker.lag;
+    }
     *out = *s;
     pthread_mutex_unlock(&m->lock);
 }

@@ -61,7 +61,7 @@ static sfp_status check_class(void *ctx, const char *name, int64_t samples, sfp_
     return SFP_OK;
 }
 
-static void put_warnings(sfp__json *j, sfp__model *m)
+static void write_warnings(sfp__json *j, sfp__model *m)
 {
     enum { IMBALANCE = 20 };
     class_warnings w = {.json = j};
@@ -72,6 +72,26 @@ static void put_warnings(sfp__json *j, sfp__model *m)
                        (long long)w.min_samples);
         put_warning(j, "imbalance", w.smallest, text);
     }
+}
+
+/* Many samples take long to count. So the warnings are kept for WARNINGS_SHARE times as long. */
+static void put_warnings(sfp__json *j, sfp__model *m)
+{
+    enum { WARNINGS_SHARE = 50 };
+    sfp__warnings *w = sfp__model_warnings(m);
+    pthread_mutex_lock(&w->lock);
+    double now = sfp__monotonic_seconds();
+    if (now >= w->until) {
+        sfp__json fresh = {.text = &w->text};
+        w->text.length = 0;
+        sfp__json_array(&fresh, NULL);
+        write_warnings(&fresh, m);
+        sfp__json_end(&fresh); /* no end of line, which would end an event */
+        double end = sfp__monotonic_seconds();
+        w->until = end + WARNINGS_SHARE * (end - now);
+    }
+    sfp__json_raw(j, "warnings", w->text.s && !w->text.failed ? w->text.s : "[]");
+    pthread_mutex_unlock(&w->lock);
 }
 
 static void put_status(sfp__json *j, sfp__model *m)
@@ -95,10 +115,18 @@ static void put_status(sfp__json *j, sfp__model *m)
     sfp__json_real(j, "age", s.age);
     sfp__json_real(j, "answers_per_second", s.answers_per_second);
     sfp__json_real(j, "accuracy", s.accuracy);
+    if (s.of_log) {
+        sfp__json_object(j, "worker");
+        sfp__json_uint(j, "pending", s.worker.pending);
+        sfp__json_uint(j, "commits", s.worker.commits);
+        sfp__json_uint(j, "fenced", s.worker.fenced);
+        sfp__json_uint(j, "rejected", s.worker.rejected);
+        sfp__json_uint(j, "answered", s.worker.answered);
+        sfp__json_real(j, "sum_age", s.worker.sum_age);
+        sfp__json_end(j);
+    }
     sfp__json_bool(j, "paused", s.paused);
-    sfp__json_array(j, "warnings");
     put_warnings(j, m);
-    sfp__json_end(j);
     sfp__json_end(j);
 }
 
@@ -230,6 +258,31 @@ static double paused_of(const sfp__model_status *s)
     return s->paused;
 }
 
+static double pending_of(const sfp__model_status *s)
+{
+    return (double)s->worker.pending;
+}
+static double commits_of(const sfp__model_status *s)
+{
+    return (double)s->worker.commits;
+}
+static double fenced_of(const sfp__model_status *s)
+{
+    return (double)s->worker.fenced;
+}
+static double rejected_of(const sfp__model_status *s)
+{
+    return (double)s->worker.rejected;
+}
+static double answered_of(const sfp__model_status *s)
+{
+    return (double)s->worker.answered;
+}
+static double sum_age_of(const sfp__model_status *s)
+{
+    return s->worker.sum_age;
+}
+
 static const metric metrics[] = {
     {"streamfp_batches_learned_total", "counter", "Batches learned.", version_of},
     {"streamfp_classes", "gauge", "Classes learned.", classes_of},
@@ -240,6 +293,15 @@ static const metric metrics[] = {
     {"streamfp_lag_seconds", "gauge", "Time from arrival to learning.", lag_of},
     {"streamfp_prequential_accuracy_ratio", "gauge", "Accuracy on samples before they are learned.", accuracy_of},
     {"streamfp_paused", "gauge", "1 while learning is paused, else 0.", paused_of},
+};
+/* Of a worker of a message log. */
+static const metric worker_metrics[] = {
+    {"streamfp_worker_pending_messages", "gauge", "Messages that were read and not committed.", pending_of},
+    {"streamfp_worker_commits_total", "counter", "Commits.", commits_of},
+    {"streamfp_worker_fenced_commits_total", "counter", "Commits that were refused.", fenced_of},
+    {"streamfp_worker_rejected_messages_total", "counter", "Messages that were set aside.", rejected_of},
+    {"streamfp_worker_answered_messages_total", "counter", "Messages without a label.", answered_of},
+    {"streamfp_worker_sum_age_seconds", "gauge", "Time since the state of --answer-with was written.", sum_age_of},
 };
 
 /* Writes the value of a Prometheus label, in which quotes, backslashes and line ends are escaped. */
@@ -263,9 +325,17 @@ static void put_value(sfp__text *t, const char *name, const char *model, const c
     sfp__text_printf(t, isfinite(value) ? "%.17g\n" : "NaN\n", value);
 }
 
+static void put_metrics(sfp__text *t, sfp__server *s, const sfp__model_status *all, const metric *list, size_t count)
+{
+    for (const metric *m = list; m < list + count; m++) {
+        sfp__text_printf(t, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
+        for (int i = 0; i < sfp__server_models(s); i++)
+            put_value(t, m->name, sfp__model_name(sfp__server_model(s, i)), NULL, NULL, m->value(&all[i]));
+    }
+}
+
 sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
 {
-    enum { METRICS = sizeof metrics / sizeof *metrics };
     int models = sfp__server_models(r->server);
     sfp__text *t = &r->reply;
     sfp__server_stats stats;
@@ -288,12 +358,9 @@ sfp_status sfp__get_metrics(sfp__request *r, sfp_error *err)
                      "# HELP streamfp_requests_refused_total Requests that were refused before they were processed.\n"
                      "# TYPE streamfp_requests_refused_total counter\nstreamfp_requests_refused_total %llu\n",
                      (unsigned long long)stats.refused);
-    for (int k = 0; k < METRICS; k++) {
-        sfp__text_printf(t, "# HELP %s %s\n# TYPE %s %s\n", metrics[k].name, metrics[k].help, metrics[k].name, metrics[k].type);
-        for (int i = 0; i < models; i++)
-            put_value(t, metrics[k].name, sfp__model_name(sfp__server_model(r->server, i)), NULL, NULL,
-                      metrics[k].value(&all[i]));
-    }
+    put_metrics(t, r->server, all, metrics, sizeof metrics / sizeof *metrics);
+    if (all[0].of_log)
+        put_metrics(t, r->server, all, worker_metrics, sizeof worker_metrics / sizeof *worker_metrics);
     sfp__text_put(t, "# HELP streamfp_samples Samples by standing.\n# TYPE streamfp_samples gauge\n");
     for (int i = 0; i < models; i++)
         for (int k = 0; k < 5; k++)

@@ -9,6 +9,7 @@
 #include "base/monotonic.h"
 #include "base/rng.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,6 @@ enum {
     CURVE_SAMPLES = 256,
     CURVE_POINTS = 16,
     TESTS_MAX = 64,
-    LIST_PAGE = 500,
     QUEUE_SAMPLES = 4096
 };
 static const size_t feature_bytes_max = (size_t)256 << 20;
@@ -137,13 +137,11 @@ static sfp_status add_class(void *ctx, const char *name, int64_t samples, sfp_er
     return SFP_OK;
 }
 
-/* A new list of samples, which is being read page by page. Features of the old list are moved to it. */
+/* A new list of samples, which is being read. Features of the old list are moved to it. */
 typedef struct new_list {
     struct sfp__review *v;
     entry *list;
     size_t count, capacity, old; /* old: first entry of the old list that was not compared yet */
-    uint64_t next;               /* the first id of the next page */
-    int page;                    /* samples of this page */
 } new_list;
 
 static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
@@ -151,8 +149,6 @@ static sfp_status add_entry(void *ctx, const sfp_sample_info *s, sfp_error *err)
     new_list *m = ctx;
     const struct sfp__review *v = m->v;
     entry e = {.id = s->id, .class = -1};
-    m->next = s->id + 1;
-    m->page++;
     if (s->learned ? (e.class = find_class(v, s->learned)) < 0 : s->label || s->standing != SFP_WAITING)
         return SFP_OK;
     while (m->old < v->count && v->entries[m->old].id < s->id)
@@ -185,16 +181,12 @@ static sfp_status list_samples(struct sfp__review *v, sfp_error *err)
 {
     new_list m = {.v = v};
     sfp_sample_filter all = SFP_SAMPLE_FILTER_INIT;
-    all.limit = LIST_PAGE; /* other threads can use the store between pages */
-    do {
-        all.from = m.next;
-        m.page = 0;
-        sfp_status status = sfp_run_samples(sfp__model_run(v->model), &all, add_entry, &m, err);
-        if (status) {
-            sfp__free(m.list);
-            return status;
-        }
-    } while (m.page == LIST_PAGE);
+    all.limit = INT_MAX;
+    sfp_status status = sfp_run_samples(sfp__model_run(v->model), &all, add_entry, &m, err);
+    if (status) {
+        sfp__free(m.list);
+        return status;
+    }
     free_removed(&m);
     sfp__free(v->entries);
     v->entries = m.list;

@@ -231,6 +231,11 @@ sfp_status sfp__put_label(sfp__request *r, sfp_error *err)
     TRY(get_id(r, &id, err));
     TRY(sfp__request_json(r, &root, err));
     const char *label = get_text(root, "label");
+    if (sfp__json_is(sfp__json_get(root, "label"), SFP__JSON_NULL))
+        return sfp__fail_key(
+            err, "label", SFP_EINVAL,
+            "label is null, expected the name of a class; DELETE the sample with again=1 to forget it and its label, and send "
+            "it again without one");
     if (!label)
         return sfp__fail_key(err, "label", SFP_EINVAL, "label is missing, expected {\"label\": \"CLASS\"}");
     sfp_status status = sfp_run_label(sfp__model_run(r->model), id, label, err);

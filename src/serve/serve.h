@@ -30,7 +30,9 @@ typedef struct sfp__serve_options {
     const char *token_file; /* NULL: no token; then only loopback addresses and Unix sockets are allowed */
     int model_count;
     const char *names[SFP__SERVE_MODELS_MAX], *dirs[SFP__SERVE_MODELS_MAX];
-    int64_t max_body; /* bytes of a request */
+    const char *answer_with; /* a state that answers, read again when it changes; NULL: the model itself */
+    bool of_log;             /* the model is a worker of a message log, without a directory */
+    int64_t max_body;        /* bytes of a request */
     int max_connections, workers;
     double cpu_share;                                                   /* share of the time for learning, 0 to 1 */
     bool sandbox;                                                       /* decode images in other processes */

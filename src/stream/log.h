@@ -27,6 +27,7 @@ typedef struct sfp__message {
     uint64_t digest; /* of label and data, for the sum by which tests compare logs and states */
     int64_t offset;  /* Kafka: position in its partition; -1: the log has no offsets */
     int64_t tries;   /* number of deliveries, including this one */
+    int64_t time;    /* when the log received it, in ms since 1970; 0: unknown */
 } sfp__message;
 
 void sfp__message_free(sfp__message *m);
@@ -60,6 +61,8 @@ typedef struct sfp__log_ops {
                        sfp__messages *out, sfp_error *err);
     /* Reads the committed value of a unit; "": none. */
     sfp_status (*committed)(sfp__log *l, const char *unit, char value[SFP__LOG_VALUE_MAX], sfp_error *err);
+    /* Whether a commit may be sent now; units may be revoked meanwhile. NULL: always. */
+    sfp_status (*can_commit)(sfp__log *l, bool *can, sfp_error *err);
     /* Acknowledges the messages and sets the value. *fenced: nothing was committed, because another worker has one of the messages or the unit, or
      * because the present value is not `before` (only Redis; with Kafka, requests of a connection cannot overtake each other). */
     sfp_status (*commit)(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { LIST_PAGE = 500 }; /* samples that are listed at once: other threads use the store between two pages */
+
 #define ROW "id, name, size, modified, changed, digest, label, learned, standing, predicted IS NOT NULL"
 
 static sfp_status copy_row(sqlite3_stmt *st, sfp__stored *out, sfp_error *err)
@@ -670,9 +672,11 @@ sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp
 
 /* ------------------------------------------------------------ lists */
 
-sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
-                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
+/* Lists samples of q from *from on, LIST_PAGE at most; sets *from for the next page and *count. */
+static sfp_status list_page(sfp__store *s, const sfp__sample_query *q, uint64_t *from, int *count,
+                            sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
 {
+    int limit = q->limit - *count < LIST_PAGE ? q->limit - *count : LIST_PAGE;
     LOCK_STORE(s);
     OWNED_BY(sfp__db_reset) sqlite3_stmt *st = NULL;
     TRY(sfp__db_query(
@@ -680,8 +684,8 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
         "SELECT " ROW
         ", reason, arrived, class, probability, unknown FROM sample WHERE id >= ?1 AND (?2 < 0 OR standing = ?2) AND (?3 IS NULL "
         "OR label = ?3) AND (?4 IS NULL OR class = ?4) AND (?5 = 0 OR label IS NULL) AND name IS NOT NULL ORDER BY id LIMIT ?6",
-        "iittii", (int64_t)(q->from > INT64_MAX ? INT64_MAX : q->from), (int64_t)q->standing, q->label, q->class_name,
-        (int64_t)q->unlabelled, (int64_t)q->limit));
+        "iittii", (int64_t)(*from > INT64_MAX ? INT64_MAX : *from), (int64_t)q->standing, q->label, q->class_name,
+        (int64_t)q->unlabelled, (int64_t)limit));
     for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
         if (code != SQLITE_ROW)
             return sfp__db_fail(s, err);
@@ -696,8 +700,22 @@ sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
                                .probability = number_or_nan(st, 13),
                                .unknown = number_or_nan(st, 14),
                                .has_image = bytes >= 0};
+        *from = row.id + 1;
+        ++*count;
         TRY(fn(ctx, &l, err));
     }
+    return SFP_OK;
+}
+
+sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
+                           sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err)
+{
+    int count = 0, before;
+    uint64_t from = q->from;
+    do {
+        before = count;
+        TRY(list_page(s, q, &from, &count, fn, ctx, err));
+    } while (count < q->limit && count - before == LIST_PAGE);
     return SFP_OK;
 }
 

@@ -242,7 +242,7 @@ typedef struct sfp__listed {
     bool has_image;
 } sfp__listed;
 
-/* Calls fn for samples in order of their ids, except forgotten ones. fn must not use the store. */
+/* Calls fn for samples in order of their ids, except forgotten ones. fn must not use the store; other threads can, between pages of samples. */
 sfp_status sfp__store_list(sfp__store *s, const sfp__sample_query *q,
                            sfp_status (*fn)(void *ctx, const sfp__listed *l, sfp_error *err), void *ctx, sfp_error *err);
 /* Classes with the number of their learned samples, in order of their names. */

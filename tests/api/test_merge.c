@@ -400,6 +400,9 @@ TEST(missing_arguments_are_refused)
     assert_int_equal(sfp_merge(1, &none, "out", NULL, NULL, &err), SFP_EINVAL);
     assert_int_equal(sfp_merge(1, &nowhere, NULL, NULL, NULL, &err), SFP_EINVAL);
     assert_int_equal(sfp_merge(1, &nowhere, "out", NULL, NULL, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp_merge_share(NULL, "out", NULL, NULL, &err), SFP_EINVAL);
+    assert_int_equal(sfp_merge_share(nowhere, NULL, NULL, NULL, &err), SFP_EINVAL);
+    REFUSED(sfp_merge_share(nowhere, "out", NULL, NULL, &err), SFP_ENOTFOUND, "expected the --share directory of a run");
     o.min_count = 5;
     REFUSED(sfp_merge(1, &nowhere, "out", &o, NULL, &err), SFP_EINVAL, "min-count is 5, expected at least 2, and sums-only");
     o.sums_only = 1;

@@ -90,6 +90,7 @@ def test_lists(s):
     error(s, "an id that does not exist", "GET", "/v1/samples/99", 404, "not_found")
     error(s, "a label for nothing", "PUT", "/v1/samples/99/label", 404, "not_found", '{"label":"cup"}')
     error(s, "no label", "PUT", "/v1/samples/2/label", 400, "invalid", "{}")
+    check("null says how a label is taken back", "again=1" in s.request("PUT", "/v1/samples/2/label", '{"label":null}')[1]["error"]["message"], True)
     error(s, "not JSON", "PUT", "/v1/samples/2/label", 400, "malformed", "label")
     error(s, "not an object", "PUT", "/v1/samples/2/label", 400, "invalid", "[]")
     error(s, "an empty label", "PUT", "/v1/samples/2/label", 400, "invalid", '{"label":""}')

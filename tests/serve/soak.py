@@ -25,6 +25,7 @@ from client import Server, begin, images
 
 seconds = float(os.environ.get("SFP_SOAK", "0"))
 if seconds == 0:
+    print("serve/soak: skipped: SFP_SOAK is not set")
     sys.exit(77)
 client.LIMIT = 2 * seconds + 300
 streamfp, mkfile, directory = begin("serve/soak")
@@ -123,9 +124,10 @@ while time.monotonic() < end and not faults:
     print("%5.0f s %7.1f MB %6.1f MB %4d descriptors %7d batches %8d requests" % row, flush=True)
 for t in threads[:-1]:
     t.join()
-status = server.stop()
-if faults or status:
-    sys.exit(f"serve/soak: {faults[:3]}, exit status {status}: " + (Path(directory) / "log").read_text()[-3000:])
+if faults:
+    sys.exit(f"serve/soak: {faults[:3]}: " + (Path(directory) / "log").read_text()[-3000:])
+if server.stop() != 0:
+    sys.exit("serve/soak: the service did not end well: " + (Path(directory) / "log").read_text()[-3000:])
 first = rows[len(rows) // 6]
 growth = max(r[1] for r in rows) / first[1] - 1
 print(f"serve/soak: memory {100 * growth:+.2f} % after {first[0]:.0f} s, descriptors {first[3]} to {rows[-1][3]}")

@@ -13,6 +13,8 @@
  *     SFP_FAULT_CALLS=files     counts calls that change files: open for writing, write, pwrite, pwritev, fsync, fdatasync, ftruncate,
  *                               rename, link, unlink, unlinkat and mkdir; standard streams are not counted (default)
  *                     io        counts also calls that open, examine and read files and directories, standard input, and new threads
+ *                     log       counts also each command of Redis, each commit and each look for committed values of Kafka twice: before
+ *                               the request, and after it, when its reply is lost. Writes to pipes and sockets are not counted
  *                     memory    counts only allocations, by the program and its libraries. Not counted are those of the C++ libraries,
  *                               of libarchive and of the loader, which end a process without memory
  *     SFP_FAULT_CLOCK=N         the clock jumps 3 seconds ahead at every N-th time that the main thread reads it. A short run then
@@ -48,7 +50,7 @@ typedef struct unsynced {
 } unsynced;
 
 typedef enum fault_mode { NONE, KILL, LOSE, FAIL, FULL, INTERRUPT } fault_mode;
-typedef enum counted_calls { FILE_CALLS, IO_CALLS, MEMORY_CALLS } counted_calls;
+typedef enum counted_calls { FILE_CALLS, IO_CALLS, MEMORY_CALLS, LOG_CALLS } counted_calls;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_long calls;
@@ -241,13 +243,20 @@ int openat64(int directory, const char *path, int flags, ...)
     return REAL(openat64)(directory, path, flags, permissions);
 }
 
-#define WRITER(name, parameters, arguments)                 \
-    ssize_t name parameters                                 \
-    {                                                       \
-        if (fd > 2 && (is_interrupted() || changes_fail())) \
-            return -1;                                      \
-        begin_write(fd);                                    \
-        return REAL(name) arguments;                        \
+/* librdkafka wakes its threads through pipes, as often as time decides. */
+static bool is_counted(int fd)
+{
+    struct stat st;
+    return fd > 2 && (counted != LOG_CALLS || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)));
+}
+
+#define WRITER(name, parameters, arguments)                         \
+    ssize_t name parameters                                         \
+    {                                                               \
+        if (is_counted(fd) && (is_interrupted() || changes_fail())) \
+            return -1;                                              \
+        begin_write(fd);                                            \
+        return REAL(name) arguments;                                \
     }
 WRITER(write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
 WRITER(pwrite, (int fd, const void *bytes, size_t n, off_t at), (fd, bytes, n, at))
@@ -311,6 +320,42 @@ int mkdir(const char *path, mode_t permissions)
     if (status == 0)
         trace("mkdir", path);
     return status;
+}
+
+/* ----------------------------------------------------------------------- logs */
+
+static bool log_fails(void)
+{
+    return configured && counted == LOG_CALLS && mode != FULL && fails(EIO);
+}
+
+/* Of hiredis and librdkafka, without their headers. */
+void freeReplyObject(void *reply);
+void *redisCommandArgv(void *context, int count, const char **words, const size_t *sizes);
+int rd_kafka_commit(void *rk, const void *offsets, int async);
+int rd_kafka_committed(void *rk, void *partitions, int ms);
+enum { TIMED_OUT = -185 };
+
+void *redisCommandArgv(void *context, int count, const char **words, const size_t *sizes)
+{
+    void *reply = log_fails() ? NULL : REAL(redisCommandArgv)(context, count, words, sizes);
+    if (reply && log_fails()) {
+        REAL(freeReplyObject)(reply);
+        reply = NULL;
+    }
+    return reply;
+}
+
+int rd_kafka_commit(void *rk, const void *offsets, int async)
+{
+    int code = log_fails() ? TIMED_OUT : REAL(rd_kafka_commit)(rk, offsets, async);
+    return !code && log_fails() ? TIMED_OUT : code;
+}
+
+int rd_kafka_committed(void *rk, void *partitions, int ms)
+{
+    int code = log_fails() ? TIMED_OUT : REAL(rd_kafka_committed)(rk, partitions, ms);
+    return !code && log_fails() ? TIMED_OUT : code;
 }
 
 /* --------------------------------------------------------------------- memory */
@@ -463,7 +508,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
 __attribute__((constructor)) static void configure(void)
 {
     mode = (fault_mode)index_of("SFP_FAULT_MODE", 6, (const char *const[]){"", "kill", "lose", "fail", "full", "interrupt"});
-    counted = (counted_calls)index_of("SFP_FAULT_CALLS", 3, (const char *const[]){"files", "io", "memory"});
+    counted = (counted_calls)index_of("SFP_FAULT_CALLS", 4, (const char *const[]){"files", "io", "memory", "log"});
     fault_at = number_of("SFP_FAULT_AT");
     fault_errno = (int)number_of("SFP_FAULT_ERRNO");
     clock_period = number_of("SFP_FAULT_CLOCK");

@@ -318,27 +318,44 @@ TEST(entering_leaves_one_thread_and_leaving_restores)
     set.f(own);
 }
 
-TEST(bf16_is_close_or_refused_by_name)
+TEST(rounded_products_are_close_or_refused_by_name)
 {
     enum { M = 33, N = 64, K = 96 };
+    static const struct {
+        sfp_precision precision;
+        double tolerance;
+    } list[] = {{SFP_PRECISION_BF16, 1.0 / 128}, {SFP_PRECISION_INT8, 1.0 / 64}};
     sfp__rng rng = sfp__rng_init(7, 0);
-    float *w = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1), y[M * N];
-    sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
-    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
-    sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
+    float *w = normals(&rng, N * K, 1), *other = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1),
+          *x = normals(&rng, M * K, 1);
     bool cblas = strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0;
-    if (s) {
-        assert_int_equal(s, SFP_EUNSUPPORTED);
-        assert_null(packed);
-        assert_non_null(strstr(err.message, "bf16"));
-        assert_non_null(strstr(err.message, cblas ? "CBLAS" : sfp__cpu_name()));
-        assert_non_null(strstr(err.message, "--precision f32"));
-        assert_true(cblas || !sfp__cpu_detect().bf16);
-    } else {
-        OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, 1);
-        run(op, 0, packed, x, y);
-        float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
-        for (int r = 0; r < M; r++)
-            check_row(&d, M, r, x, dense, 1.0 / 128);
+    for (size_t i = 0; i < COUNT(list); i++) {
+        const char *name = sfp__precision_name(list[i].precision);
+        sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = list[i].precision};
+        OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
+        sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
+        if (s) {
+            assert_int_equal(s, SFP_EUNSUPPORTED);
+            assert_null(packed);
+            assert_non_null(strstr(err.message, name));
+            assert_non_null(strstr(err.message, cblas ? "CBLAS" : sfp__cpu_name()));
+            assert_non_null(strstr(err.message, "--precision f32"));
+            assert_true(cblas || (list[i].precision == SFP_PRECISION_BF16 && !sfp__cpu_detect().bf16));
+            continue;
+        }
+        for (int round = 0; round < 2; round++) { /* also after an update */
+            float y[M * N], alone[N];
+            OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, 1);
+            OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *one = prepare(packed, 1, 1);
+            run(op, 0, packed, x, y);
+            float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
+            for (int r = 0; r < M; r++)
+                check_row(&d, M, r, x, dense, list[i].tolerance);
+            run(one, 0, packed, x + 5 * K, alone); /* a row does not depend on the others */
+            check_same(name, from_panels(alone, 1, N, sfp__gemm_panel(packed)), dense + 5 * N, N * sizeof *dense);
+            d.w = other;
+            MUST(sfp__gemm_weight_update(packed, &d, &err));
+        }
+        REFUSED(sfp__gemm_weight_unpack(packed, x, &err), SFP_EUNSUPPORTED, "rounded");
     }
 }

@@ -11,30 +11,15 @@
 #include <limits.h>
 
 #include "failing_alloc.h"
-#include "numeric.h"
 #include "test.h"
 
 enum { N = 700, D = 70, CLASSES = 12, PARTS_MAX = 31 };
 
-static const char *const kinds[] = {"ncm", "slda", "ridge", "balanced ridge"};
-enum { KINDS = sizeof kinds / sizeof *kinds };
+#include "head_clusters.h"
 
-static float x[N][D];
-static int32_t label[N];
-static uint64_t key[N];
-
-/* Gaussian clusters with labels 0, 2, 4, ...; the last two samples of the stream are the only ones of the last class. */
 static void make_samples(void)
 {
-    sfp__rng rng = sfp__rng_init(3, 0);
-    float *mean = normals(&rng, CLASSES * D, 1);
-    for (int i = 0; i < N; i++) {
-        int k = i >= N - 2 ? CLASSES - 1 : (int)sfp__rng_below(&rng, CLASSES - 1);
-        label[i] = 2 * k;
-        key[i] = (uint64_t)sfp__rng_u32(&rng) << 32 | sfp__rng_u32(&rng);
-        for (int j = 0; j < D; j++)
-            x[i][j] = (float)(0.5 * j + (double)mean[k * D + j] + 3 * sfp__rng_normal(&rng));
-    }
+    make_clusters(3, 2, 0.5, 3, 0);
 }
 
 AROUND_EACH(make_samples, NULL)

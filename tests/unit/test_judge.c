@@ -5,33 +5,16 @@
 #include "learner/heads/sums.h"
 #include "learner/heads/triangle.h"
 
-#include "base/rng.h"
-
 #include "failing_alloc.h"
-#include "numeric.h"
 #include "test.h"
 
 enum { N = 400, D = 24, CLASSES = 6, LABELS = 2 * CLASSES };
 
-static const char *const kinds[] = {"ncm", "slda", "ridge", "balanced ridge"};
-enum { KINDS = sizeof kinds / sizeof *kinds };
+#include "head_clusters.h"
 
-static float x[N][D];
-static int32_t label[N];
-static uint64_t key[N];
-
-/* Clusters with labels 0, 2, ...; the last sample is the only one of its class. */
 static void make_samples(void)
 {
-    sfp__rng rng = sfp__rng_init(7, 0);
-    float *mean = normals(&rng, CLASSES * D, 1);
-    for (int i = 0; i < N; i++) {
-        int k = i == N - 1 ? CLASSES - 1 : (int)sfp__rng_below(&rng, CLASSES - 1);
-        label[i] = 2 * k;
-        key[i] = (uint64_t)sfp__rng_u32(&rng) << 32 | sfp__rng_u32(&rng);
-        for (int j = 0; j < D; j++)
-            x[i][j] = (float)(0.2 * j + (double)mean[k * D + j] + (1 + 0.1 * j) * sfp__rng_normal(&rng));
-    }
+    make_clusters(7, 1, 0.2, 1, 0.1);
 }
 
 AROUND_EACH(make_samples, NULL)

@@ -435,6 +435,54 @@ TEST(numbers_are_rounded_to_the_nearest_bf16)
         }
 }
 
+TEST(rows_are_rounded_to_levels_between_their_least_and_largest_number)
+{
+    static const int sizes[][3] = {{1, 1, 255}, {3, 7, 127}, {2, 16, 255}, {5, 33, 127}, {4, 192, 255}}; /* m, k, levels */
+    sfp__rng rng = sfp__rng_init(12, 0);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        int m = sizes[i][0], k = sizes[i][1], levels = sizes[i][2];
+        float *x = normals(&rng, (size_t)(m * k), 3), want_rows[10], rows[10];
+        uint8_t want[800], got[801];
+        for (int c = 0; m > 2 && c < k; c++)
+            x[k + c] = 7.25f; /* a row without a range */
+        ref->to_u8(m, k, levels, x, want, want_rows);
+        for (int r = 0; r < m; r++)
+            for (int c = 0; c < k; c++)
+                assert_true(fabsf(want_rows[2 * r] * want[r * k + c] + want_rows[2 * r + 1] - x[r * k + c]) <=
+                            0.501f * want_rows[2 * r] + 1e-6f);
+        for (size_t f = 0; f < fast_count; f++) {
+            memset(got, 0xaa, sizeof got);
+            fast[f]->to_u8(m, k, levels, x, got, rows);
+            check_same(label(fast[f]->isa, "levels", ""), got, want, (size_t)m * (size_t)k);
+            check_same(label(fast[f]->isa, "rows", ""), rows, want_rows, (size_t)m * 2 * sizeof *rows);
+            assert_int_equal(got[m * k], 0xaa);
+            for (int bad = 0; bad < 2; bad++) { /* what is no number must not look like one */
+                float kept = x[k - 1], out[1] = {0}, one[1] = {1};
+                x[k - 1] = bad ? INFINITY : NAN;
+                fast[f]->to_u8(1, k, levels, x, got, rows);
+                fast[f]->scale_product(1, 1, rows, one, one, one, out);
+                assert_true(!isfinite(out[0]));
+                x[k - 1] = kept;
+            }
+        }
+    }
+}
+
+TEST(products_of_rounded_numbers_are_scaled_back)
+{
+    enum { M = 3, N = 37 };
+    sfp__rng rng = sfp__rng_init(13, 0);
+    float *y = normals(&rng, M * N, 1000), *rows = normals(&rng, M * 2, 1), *columns = normals(&rng, N * 3, 1);
+    float *want = floats(M * N), *got = floats(M * N);
+    memcpy(want, y, M * N * sizeof *y);
+    ref->scale_product(M, N, rows, columns, columns + N, columns + 2 * N, want);
+    for (size_t k = 0; k < fast_count; k++) {
+        memcpy(got, y, M * N * sizeof *y);
+        fast[k]->scale_product(M, N, rows, columns, columns + N, columns + 2 * N, got);
+        check_near(label(fast[k]->isa, "scaled product", ""), got, want, M * N, 1e-3);
+    }
+}
+
 TEST(nearest_rows_are_those_of_the_largest_products)
 {
     static const int sizes[][3] = {{1, 1, 8}, {3, 2, 5}, {49, 98, 64}, {98, 97, 64}, {50, 33, 20}}; /* m, n, d */

@@ -3,6 +3,7 @@
 #include "base/monotonic.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -920,5 +921,39 @@ TEST(missing_memory_is_reported)
     assert_true(FAIL_EACH_ALLOCATION(sfp__store_line(s, "a", &text, alloc_err), !text) == 1);
     MUST(sfp__store_request(s, "a", "file", "cat", &number, &err));
     assert_true(FAIL_EACH_ALLOCATION(sfp__store_next_request(s, 0, &r, &found, alloc_err), !r.name && !found) == 3);
+    close_checked(s);
+}
+
+typedef struct listing {
+    int count;
+    uint64_t last;
+} listing;
+
+static sfp_status count_listed(void *ctx, const sfp__listed *l, sfp_error *why)
+{
+    listing *to = ctx;
+    (void)why;
+    assert_true(to->count == 0 || l->row->id > to->last);
+    to->last = l->row->id;
+    to->count++;
+    return SFP_OK;
+}
+
+TEST(a_long_list_of_samples_is_complete_and_in_order)
+{
+    enum { SAMPLES = 1203, EVEN = 602 };
+    static const int limits[] = {1, 499, 500, 501, EVEN - 1, EVEN, 1000, INT_MAX};
+    sfp__store *s = open_store();
+    for (int i = 0; i < SAMPLES; i++)
+        add(s, kept_print("%d", i), i % 2 ? "odd" : "even");
+    for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
+        listing l = {0};
+        const sfp__sample_query q = {.standing = -1, .label = "even", .limit = limits[k]};
+        MUST(sfp__store_list(s, &q, count_listed, &l, &err));
+        assert_int_equal(l.count, limits[k] < EVEN ? limits[k] : EVEN);
+    }
+    listing l = {0};
+    MUST(sfp__store_list(s, &(const sfp__sample_query){.from = 700, .standing = -1, .limit = INT_MAX}, count_listed, &l, &err));
+    assert_int_equal(l.count, SAMPLES - 700);
     close_checked(s);
 }

@@ -82,6 +82,37 @@ TEST(merged_tokens_give_the_taps_of_the_oracle_on_any_number_of_threads)
     }
 }
 
+TEST(products_of_bytes_give_nearly_the_taps_of_the_oracle_on_any_number_of_threads)
+{
+    if (strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0)
+        skip(); /* it has none */
+    static const int threads[] = {2, 3, 7};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    MUST(sfp__vit_random(&config, 5, 0.25f, &v, &err));
+    v->precision = SFP_PRECISION_INT8;
+    vit_oracle o = oracle_of(v);
+    sfp__rng rng = sfp__rng_init(3, 0);
+    const float *x = normals(&rng, (size_t)B * PIXELS, 1), *want = expected_taps(&o, x, 0);
+    for (int merge = 0; merge < 6; merge += 5) { /* rounding may change which tokens are merged */
+        float *got = run(v, 1, x, B, merge), error = 0, size = 0;
+        for (int i = 0; i < B * TAPS * D && merge == 0; i++) {
+            error += (got[i] - want[i]) * (got[i] - want[i]);
+            size += want[i] * want[i];
+        }
+        assert_true(merge || (error > 0 && error < 1e-3f * size));
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (int b = B; b > 0; b -= B - 1)
+                check_same("taps", run(v, threads[t], x, b, merge), b == B ? got : run(v, 1, x, b, merge),
+                           (size_t)b * TAPS * D * sizeof *got);
+    }
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    sfp__vit_plan *none = NULL;
+    MUST(sfp__thread_pool_create(1, &pool, &err));
+    REFUSED(sfp__vit_plan_create(v, pool, &(const sfp__vit_plan_options){.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = 3}, &none,
+                                 &err),
+            SFP_EUNSUPPORTED, "--precision f32");
+}
+
 TEST(equal_tokens_are_merged_by_their_order)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;

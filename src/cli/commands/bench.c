@@ -31,8 +31,14 @@ static const sfp__opt options[] = {
         "passes-only",
         "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
         "with other programs."),
+    SFP__ROW_FLAG("forward-only", "With --passes-only, measure only forward passes."),
     SFP__ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    SFP__ROW_INT("merge-tokens", "R", "0", 0, 98, "Pairs of tokens that each block but the last merges in the forward pass."),
+    SFP__ROW_FLAG(
+        "profile",
+        "Measure also each kernel of a forward pass alone, on one thread, and how far it is from what the machine can do."),
+    SFP__ROW_CHOICE("precision", SFP__PRECISIONS, "f32",
+                    "Measure also a forward pass with this precision of matrix products, and compare it with that of f32."),
+    SFP__ROW_INT("merge-tokens", "R", "0", 0, 98, "Pairs of tokens that each block but the last merges in this forward pass."),
     SFP__ROW_STRING("select", "NAME", "streamfp", "Selector of the learner.", .word = sfp__selector_name),
     SFP__ROW_STRING("buffer", "NAME", "streamfp", "Buffer method of the learner.", .word = sfp__buffer_method_name),
     SFP__ROW_THREADS,
@@ -156,17 +162,21 @@ static sfp_status measure_timestamps(sfp__vit *vit, sfp__thread_pool *pool, int 
 typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
     int b, dim, depth, heads, rounds, merge_tokens;
+    sfp_precision precision;
+    bool forward_only;
     sfp__thread_pool *pool;
-    sfp__vit *vit;
+    sfp__vit *vit, *cheap_vit;
     sfp__vit_plan *forward, *backward;
+    sfp__vit_plan *cheap; /* a forward pass with merge_tokens and precision; NULL: neither is given */
     void *block;
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
     sfp__vit_pass query, train;
     sfp__vit_prompt prompts[SFP__VIT_MAX_DEPTH];
     sfp__bench_gemm *gemm;
-    timestamps timestamp; /* rounds 0: not measured */
-    double forward_seconds, train_seconds, forward_flops, train_flops;
+    sfp__bench_kernels *kernels; /* NULL: no profile */
+    timestamps timestamp;        /* rounds 0: not measured */
+    double forward_seconds, train_seconds, cheap_seconds, forward_flops, train_flops, cheap_flops;
     size_t rss;
 } bench;
 
@@ -219,7 +229,8 @@ static sfp_status prepare(bench *t, sfp_error *err)
                               {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
                               {&t->feature, b * D, sizeof(float)}};
-    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD, .merge_tokens = t->merge_tokens},
+    const sfp__vit_plan_options plain = {.mode = SFP__VIT_FORWARD},
+                                cheap = {.mode = SFP__VIT_FORWARD, .merge_tokens = t->merge_tokens},
                                 prompted = {.mode = SFP__VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
     TRY(sfp__vit_free_packed(t->vit, err));
@@ -228,7 +239,13 @@ static sfp_status prepare(bench *t, sfp_error *err)
     fill_normal(t->head, CLASSES * D, 2);
     fill_normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
     TRY(sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err));
-    TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
+    if (!t->forward_only)
+        TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
+    if (t->precision || t->merge_tokens) {
+        TRY(sfp__vit_random(&c, 0, 0.02f, &t->cheap_vit, err));
+        t->cheap_vit->precision = t->precision;
+        TRY(sfp__vit_plan_create(t->cheap_vit, t->pool, &cheap, &t->cheap, err));
+    }
     t->query = (sfp__vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
     t->train = (sfp__vit_pass){.b = t->b, .x = t->x, .prompts = t->prompts, .head = loss, .head_ctx = t};
     for (size_t l = 0; l < PREFIX_LAYERS; l++) {
@@ -252,19 +269,37 @@ static sfp_status run_timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, doub
     return s;
 }
 
-static sfp_status measure_passes(bench *t, bool passes_only, sfp_error *err)
+static sfp_status measure_passes(bench *t, bool passes_only, bool profile, sfp_error *err)
 {
+    const sfp__vit_config *c = &t->vit->config;
+    const sfp__bench_block block = {.dim = c->dim,
+                                    .hidden = c->hidden,
+                                    .heads = c->heads,
+                                    .depth = c->depth,
+                                    .tokens = t->vit->tokens,
+                                    .patch = c->channels * c->patch_size * c->patch_size,
+                                    .precision = t->precision};
     double unused = 0;
     TRY(run_timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
-    TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
+    if (t->backward)
+        TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
+    if (t->cheap)
+        TRY(run_timed(t->cheap, &t->query, &unused, &t->cheap_flops, err));
     t->rss = peak_rss(); /* before the buffers of the plain products are allocated */
     if (!passes_only)
         TRY(sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err));
+    if (profile)
+        TRY(sfp__bench_kernels_create(&block, &t->kernels, err));
     for (int i = 0; i < t->rounds; i++) {
+        if (t->kernels)
+            sfp__bench_kernels_round(t->kernels);
         if (t->gemm)
             sfp__bench_gemm_round(t->gemm);
         TRY(run_timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
-        TRY(run_timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
+        if (t->cheap)
+            TRY(run_timed(t->cheap, &t->query, &t->cheap_seconds, &t->cheap_flops, err));
+        if (t->backward)
+            TRY(run_timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
     }
     return SFP_OK;
 }
@@ -301,12 +336,27 @@ static void put_passes(sfp__out *o, const bench *t)
     if (!(t->forward_seconds > 0))
         return;
     put_rate(o, "forward", "forward", forward, t->forward_seconds, best);
-    put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
+    if (t->cheap) {
+        char label[40];
+        (void)snprintf(label, sizeof label, "forward, %s, merging %d", sfp__precision_name(t->precision), t->merge_tokens);
+        sfp__json_real(&o->json, "cheap_seconds", t->cheap_seconds);
+        sfp__json_real(&o->json, "cheap_speedup", t->forward_seconds / t->cheap_seconds);
+        sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s  %5.2f times as fast\n", label, t->cheap_flops / t->cheap_seconds * 1e-9,
+                        t->cheap_seconds, t->forward_seconds / t->cheap_seconds);
+    }
+    if (t->backward)
+        put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
     sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of the passes", (double)t->rss * 1e-9);
+    if (t->kernels) {
+        double seconds = t->precision ? t->cheap_seconds : t->forward_seconds;
+        sfp__bench_kernels_put(t->kernels, seconds * sfp__thread_pool_size(t->pool) / t->b, o);
+    }
     sfp__json_real(&o->json, "forward_gflops", forward);
-    sfp__json_real(&o->json, "backward_gflops", train);
     sfp__json_real(&o->json, "forward_seconds", t->forward_seconds);
-    sfp__json_real(&o->json, "backward_seconds", t->train_seconds);
+    if (t->backward) {
+        sfp__json_real(&o->json, "backward_gflops", train);
+        sfp__json_real(&o->json, "backward_seconds", t->train_seconds);
+    }
     sfp__json_uint(&o->json, "peak_rss_bytes", t->rss);
 }
 
@@ -339,6 +389,7 @@ static void print_results(const bench *t, const char *size, const char *name, bo
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "size", size);
     sfp__json_int(&o.json, "batch", t->b);
+    sfp__json_string(&o.json, "precision", sfp__precision_name(t->precision));
     sfp__json_int(&o.json, "merge_tokens", t->merge_tokens);
     sfp__json_int(&o.json, "threads", threads);
     sfp__json_string(&o.json, "cpu", sfp__cpu_name());
@@ -353,13 +404,18 @@ static void print_results(const bench *t, const char *size, const char *name, bo
 }
 
 static const sfp__no_effect_rule no_effect_rules[] = {
-    {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"}};
+    {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"},
+    {"forward-only", "passes-only=off", "no --passes-only", "timestamps need the other passes"},
+    {"profile precision merge-tokens", "timestamp-only=on", "timestamp-only", "no pass alone is measured"}};
 
 static void bench_done(bench *t)
 {
     sfp__bench_gemm_free(t->gemm);
+    sfp__bench_kernels_free(t->kernels);
     sfp__vit_plan_free(t->backward);
+    sfp__vit_plan_free(t->cheap);
     sfp__vit_plan_free(t->forward);
+    sfp__vit_free(t->cheap_vit);
     sfp__vit_free(t->vit);
     sfp__thread_pool_free(t->pool);
     sfp__free(t->block);
@@ -381,14 +437,18 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
                .depth = sizes[size].depth,
                .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds"),
+               .precision = (sfp_precision)sfp__args_choice(args, "precision"),
+               .forward_only = sfp__args_flag(args, "forward-only"),
                .merge_tokens = (int)sfp__args_int(args, "merge-tokens")};
     if (passes_only && timestamp_only)
         return sfp__fail_usage(err, "--passes-only and --timestamp-only exclude each other");
     TRY(sfp__args_check_no_effect(args, SFP__LIST(no_effect_rules), 0, NULL, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
+    if (t.precision == SFP_PRECISION_AUTO)
+        t.precision = sfp__gemm_native_precision();
     TRY(prepare(&t, err));
     if (!timestamp_only)
-        TRY(measure_passes(&t, passes_only, err));
+        TRY(measure_passes(&t, passes_only, sfp__args_flag(args, "profile"), err));
     if (!passes_only)
         TRY(measure_timestamps(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.timestamp, err));
     print_results(&t, sfp__args_text(args, "size"), sizes[size].name, sfp__args_flag(args, "json"));

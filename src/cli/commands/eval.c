@@ -32,7 +32,7 @@ static const sfp__opt options[] = {
                  "Seed of random data: the images of synthetic, the training order of stream51 and clear. Default: the seed of "
                  "the run."),
     SFP__ROW_IMG_SIZE_OF_STATE,
-    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
+    SFP__ROW_PRECISION_OF_STATE,
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };

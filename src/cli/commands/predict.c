@@ -54,7 +54,7 @@ static const sfp__opt options[] = {
     SFP__ROW_IMG_SIZE_OF_STATE,
     SFP__ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
     SFP__ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
-    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
+    SFP__ROW_PRECISION_OF_STATE,
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
 };

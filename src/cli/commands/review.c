@@ -17,7 +17,7 @@ static const sfp__opt options[] = {
     SFP__ROW_INT("limit", "N", "20", 1, 100000, "Maximum number of samples to print, the most important first."),
     SFP__ROW_STRING("backbone", "FILE|builtin", NULL, "Weights of the ViT. Default: the backbone of the run."),
     SFP__ROW_STRING("cache", "DIR", NULL, "Feature cache, so that images are not computed twice. Default: that of the run."),
-    SFP__ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
+    SFP__ROW_PRECISION_OF_STATE,
     SFP__ROW_IMG_SIZE_OF_STATE,
     SFP__ROW_THREADS,
     SFP__ROW_JSON,
@@ -98,8 +98,8 @@ static sfp_status open_run(review *r, sfp_error *err)
     const sfp_sample_filter filter = {
         .size = sizeof filter, .by_standing = !r->learned, .standing = SFP_WAITING, .unlabelled = !r->learned};
     TRY(sfp__cli_check_state(dir, err));
+    TRY(sfp_run_list(dir, &filter, add_sample, r, err)); /* says so if it is not the directory of a live run */
     TRY(sfp_result_read(dir, &r->result, err));
-    TRY(sfp_run_list(dir, &filter, add_sample, r, err));
     TRY(sfp__cli_engine_open(r->args, dir, &r->engine, err));
     o.threads = (int32_t)sfp__args_int(r->args, "threads");
     o.sums = r->learned;

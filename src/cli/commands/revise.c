@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "base/text.h"
-#include "run/share.h"
 #include "streamfp.h"
 
 #include <stdatomic.h>
@@ -82,11 +81,16 @@ static sfp_status split(const char *given, char **text, const char ***list, int 
 static void print_report(const sfp__args *args, const char *out, int subtracted, const sfp_merge_report *r, const left_out *l)
 {
     sfp__out o;
+    char digest[20];
+    bool follows = sfp__args_string(args, "follow") != NULL;
+    (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)r->digest);
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
-    sfp__json_int(&o.json, "merged", args->operand_count);
+    sfp__json_int(&o.json, "merged", r->units);
     sfp__json_int(&o.json, "subtracted", subtracted);
     sfp__json_int(&o.json, "classes", r->classes);
     sfp__json_int(&o.json, "samples", r->samples);
+    if (follows)
+        sfp__json_string(&o.json, "digest", digest);
     sfp__json_array(&o.json, "left_out");
     for (int i = 0; i < l->names.count; i++)
         sfp__json_string(&o.json, NULL, l->names.s[i]);
@@ -95,41 +99,32 @@ static void print_report(const sfp__args *args, const char *out, int subtracted,
     sfp__out_row(&o, "wrote", "%s, %lld sample%s of %d class%s", out, (long long)r->samples, r->samples == 1 ? "" : "s",
                  r->classes, r->classes == 1 ? "" : "es");
     sfp__out_end(&o);
+    (void)fflush(stdout);
 }
 
-static sfp_status merge_share(const sfp__args *args, const char *out, sfp_error *err)
+/* Merges once. */
+static sfp_status merge(const sfp__args *args, const char *out, sfp_merge_options *o, sfp_error *err)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *threads = NULL;
-    sfp__share_sum sum;
-    sfp__out o;
-    char digest[20];
-    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &threads, err));
-    TRY(sfp__share_merge(sfp__args_string(args, "follow"), out, threads, &sum, err));
-    (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)sum.digest);
-    sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
-    sfp__json_int(&o.json, "merged", sum.units);
-    sfp__json_int(&o.json, "classes", sum.classes);
-    sfp__json_int(&o.json, "samples", sum.samples);
-    sfp__json_string(&o.json, "digest", digest);
-    sfp__json_string(&o.json, "out", out);
-    sfp__out_row(&o, "wrote", "%s, %lld samples of %d classes, from %d units", out, (long long)sum.samples, sum.classes,
-                 sum.units);
-    sfp__out_end(&o);
-    (void)fflush(stdout);
+    OWNED_BY(left_out_done) left_out l = {0};
+    sfp_merge_report r = SFP_MERGE_REPORT_INIT;
+    const char *share = sfp__args_string(args, "follow");
+    o->ctx = &l;
+    TRY(share ? sfp_merge_share(share, out, o, &r, err)
+              : sfp_merge(args->operand_count, (const char *const *)args->operands, out, o, &r, err));
+    TRY(warn_left_out(&l, o->min_count, err));
+    print_report(args, out, o->subtract_count, &r, &l);
     return SFP_OK;
 }
 
 /* Repeats the merge until Ctrl-C. If the log or the share cannot be reached, the file of the last merge is kept. */
-static sfp_status follow(const sfp__args *args, const char *out, sfp_error *err)
+static sfp_status follow(const sfp__args *args, const char *out, sfp_merge_options *o, sfp_error *err)
 {
     double every = sfp__args_real(args, "every");
     const atomic_int *stop = sfp__stop_on_signals();
-    if (every == 0)
-        return merge_share(args, out, err);
     while (!atomic_load(stop)) {
         sfp_error why = {0};
         double until = sfp__monotonic_seconds() + every;
-        sfp_status status = merge_share(args, out, &why);
+        sfp_status status = merge(args, out, o, &why);
         if (status && !sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
         if (status)
@@ -145,20 +140,16 @@ static sfp_status run_merge(const sfp__args *args, sfp_error *err)
     const char *out = sfp__args_string(args, "out");
     OWNED char *text = NULL;
     OWNED const char **subtract = NULL;
-    OWNED_BY(left_out_done) left_out l = {0};
     sfp_merge_options o = SFP_MERGE_OPTIONS_INIT;
-    sfp_merge_report r = SFP_MERGE_REPORT_INIT;
+    bool follows = sfp__args_string(args, "follow") != NULL;
     if (!out)
         return sfp__fail_usage(err, "--out is missing, expected the state to write (-o FILE)");
-    bool follows = sfp__args_string(args, "follow") != NULL;
     if (!follows && args->operand_count == 0)
         return sfp__fail_usage(err, "nothing to merge, expected FILE, DIR or --follow DIR");
-    if (follows && (args->operand_count > 0 || sfp__args_string(args, "subtract") || sfp__args_flag(args, "sums-only")))
-        return sfp__fail_usage(err, "--follow merges a share; it cannot be combined with files, --subtract or --sums-only");
+    if (follows && args->operand_count > 0)
+        return sfp__fail_usage(err, "--follow merges a share; it cannot be combined with FILE or DIR");
     if (!follows && sfp__args_given(args, "every"))
         return sfp__fail_usage(err, "--every has no effect without --follow");
-    if (follows)
-        return follow(args, out, err);
     if (sfp__args_given(args, "min-count") && !sfp__args_flag(args, "sums-only"))
         return sfp__fail_usage(err, "--min-count has no effect without --sums-only");
     TRY(split(sfp__args_string(args, "subtract"), &text, &subtract, &o.subtract_count, err));
@@ -166,12 +157,8 @@ static sfp_status run_merge(const sfp__args *args, sfp_error *err)
     o.sums_only = sfp__args_flag(args, "sums-only");
     o.min_count = o.sums_only ? sfp__args_int(args, "min-count") : 0;
     o.left_out = add_left_out;
-    o.ctx = &l;
     o.threads = (int32_t)sfp__args_int(args, "threads");
-    TRY(sfp_merge(args->operand_count, (const char *const *)args->operands, out, &o, &r, err));
-    TRY(warn_left_out(&l, o.min_count, err));
-    print_report(args, out, o.subtract_count, &r, &l);
-    return SFP_OK;
+    return follows && sfp__args_real(args, "every") > 0 ? follow(args, out, &o, err) : merge(args, out, &o, err);
 }
 
 const sfp__command sfp__cmd_merge = {
@@ -186,7 +173,8 @@ const sfp__command sfp__cmd_merge = {
         "with another backbone, input size, method or preprocessing are refused.\n\n"
         "FILE is a state or a checkpoint, DIR the directory of a run. The written state can be used for prediction, continued "
         "with 'run --init-state', and merged again. No backbone and no images are needed.\n\n"
-        "--follow DIR merges the last file that each worker of a message log, or each partition of it, has committed.",
+        "--follow DIR merges the last file that each worker of a message log, or each partition of it, has committed; --subtract "
+        "takes a site out of the sum.",
     .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
                 "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
                 "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n"

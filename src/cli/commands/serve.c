@@ -126,6 +126,25 @@ static void on_ready(const char *address)
     (void)fflush(stdout);
 }
 
+static bool is_log(const char *data)
+{
+    return data && (strncmp(data, "redis:", 6) == 0 || strncmp(data, "kafka:", 6) == 0);
+}
+
+/* A worker of a message log is one model, named by the stream: everything that it learns is in the log and its share. */
+static sfp_status name_log_model(sfp__serve_options *o, char *name, sfp_error *err)
+{
+    name[strcspn(name, "@")] = '\0';
+    if (!sfp_settings_get(o->settings, "share"))
+        return sfp__fail_key(err, "share", SFP_EINVAL, "share is missing, expected the directory of the workers (--share DIR)");
+    o->of_log = true;
+    o->answer_with = sfp_settings_get(o->settings, "answer-with");
+    o->names[0] = is_model_name(name) ? name : "model";
+    o->dirs[0] = sfp_settings_get(o->settings, "share");
+    o->model_count = 1;
+    return SFP_OK;
+}
+
 /* Accepts only the sources that a service can have: submitted samples, and for one model a directory in sync. */
 static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, int models, sfp_error *err)
 {
@@ -136,9 +155,10 @@ static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, i
     size_t n = strlen(data), end = strlen(sync);
     bool watched = strncmp(data, "watch:", 6) == 0 && n > end && strcmp(data + n - end, sync) == 0;
     if (!watched)
-        return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data is '%.80s', expected submitted, or watch:DIR,sync to learn the images of a directory, too",
-                             data);
+        return sfp__fail_key(
+            err, "data", SFP_EINVAL,
+            "data is '%.80s', expected submitted, watch:DIR,sync to learn the images of a directory, too, or redis: or kafka:",
+            data);
     if (models > 1)
         return sfp__fail_key(err, "data", SFP_EINVAL,
                              "data is '%.80s' and there are %d models, expected one model: only one can learn a directory", data,
@@ -166,18 +186,26 @@ static sfp_status serve(const sfp__args *a, sfp_settings *settings, sfp_error *e
                             .settings = settings,
                             .log = sfp__print_log,
                             .hangup = &hangup};
-    if (!models == !out)
+    const char *data = sfp_settings_get(settings, "data");
+    bool log = is_log(data);
+    if (log && (models || out))
+        return sfp__fail_usage(err, "--out and --model cannot be used with a log, whose share has what is learned");
+    if (!log && !models == !out)
         return sfp__fail_usage(
             err, "--out or --model is missing, or both are given, expected one of them: where a model and its samples are kept");
     if (!o.mqtt && o.mqtt_topics)
         return sfp__fail_key(err, "mqtt", SFP_EINVAL, "mqtt is missing, expected the broker of --mqtt-topic");
-    OWNED char *text = sfp__strdup(models ? models : out);
+    OWNED char *text = sfp__strdup(log ? data + 6 : models ? models : out);
     TRY(sfp__check_memory(text, err));
-    TRY(read_models(&o, text, models != NULL, err));
-    TRY(check_data(a, settings, o.model_count, err));
-    if (!sfp__args_given(a, "data"))
-        TRY(sfp_settings_set(settings, "data", "submitted", err));
-    TRY(sfp_settings_set(settings, "resume", "on", err));
+    if (log) {
+        TRY(name_log_model(&o, text, err));
+    } else {
+        TRY(read_models(&o, text, models != NULL, err));
+        TRY(check_data(a, settings, o.model_count, err));
+        if (!sfp__args_given(a, "data"))
+            TRY(sfp_settings_set(settings, "data", "submitted", err));
+        TRY(sfp_settings_set(settings, "resume", "on", err));
+    }
     o.stop = sfp__stop_on_signals();
     const struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART | SA_ONSTACK};
     (void)sigaction(SIGHUP, &action, NULL);

@@ -1,6 +1,7 @@
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "compute/gemm.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "learner/settings.h"
@@ -307,8 +308,8 @@ void sfp__metadata_put_backbone(sfp__file_metadata *m, const sfp__vit *vit)
     sfp__metadata_put(m, "backbone-file", id.file);
     sfp__metadata_put(m, "backbone-sizes", id.sizes);
     sfp__metadata_put(m, "backbone", id.sum);
-    if (vit->precision == SFP_PRECISION_BF16)
-        sfp__metadata_put(m, "precision", "bf16");
+    if (vit->precision)
+        sfp__metadata_put(m, "precision", sfp__precision_name(vit->precision));
 }
 
 int sfp__metadata_img_size(const sfp__tensor_file *st)

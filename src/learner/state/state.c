@@ -2,6 +2,8 @@
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "base/settings.h"
+#include "base/text.h"
 #include "io/file.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
@@ -135,6 +137,20 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(sfp__state_check_sum(st, err));
     *out = sfp__metadata_img_size(st);
+    return SFP_OK;
+}
+
+sfp_status sfp__state_precision(const char *path, sfp_precision *out, sfp_error *err)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    char found[SFP__NAME_MAX];
+    TRY(sfp__safetensors_open(path, &st, err));
+    const char *word = sfp__tensor_file_meta(st, "precision");
+    int index = word ? sfp__word_index(SFP__PRECISIONS, word) : SFP_PRECISION_F32;
+    if (index < 0 || index >= SFP_PRECISION_AUTO)
+        return sfp__fail(err, SFP_EFORMAT, "%s: precision is '%s', expected f32, bf16 or int8", path,
+                         sfp__printable(word, found, sizeof found));
+    *out = (sfp_precision)index;
     return SFP_OK;
 }
 

@@ -103,6 +103,8 @@ sfp_status sfp__state_write(const char *path, const sfp__tensor_list *tensors, s
 sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err);
 /* Reads the input size at which a state was learned, before a backbone is loaded; 0: not in the file. */
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);
+/* Reads the precision of the matrix products with which a state was learned. */
+sfp_status sfp__state_precision(const char *path, sfp_precision *out, sfp_error *err);
 /* Writes the name of the backbone of a state: "features:DIM", "builtin", or a file without its directory; "": not in the file. */
 sfp_status sfp__state_backbone(const char *path, char *backbone, size_t size, sfp_error *err);
 

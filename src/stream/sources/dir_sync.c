@@ -9,10 +9,10 @@
 #include "base/monotonic.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE = 512 }; /* samples per page; between two pages other threads can use the store */
 /* Time between two comparisons: at least sweep_seconds, and sweep_share times the duration of the last one. */
 static const double sweep_seconds = 0.5, sweep_share = 20;
 
@@ -47,26 +47,23 @@ sfp_status sfp__dir_sync_replaced(sfp__dir_sync *s, sfp__store *store, const sfp
     return sfp__store_moved(store, row->id, name, &row->stamp, NULL, err);
 }
 
-/* One page of samples. */
-typedef struct page {
+/* The samples that came from files. */
+typedef struct presence {
     const char *root;
-    uint64_t next;
-    int count, there;
-    sfp__strings gone; /* names */
-} page;
+    int there;         /* number of files that exist */
+    sfp__strings gone; /* names of the others */
+} presence;
 
-static void page_done(page *p)
+static void presence_done(presence *p)
 {
     sfp__strings_done(&p->gone);
 }
 
 static sfp_status check_sample(void *ctx, const sfp__listed *l, sfp_error *err)
 {
-    page *p = ctx;
+    presence *p = ctx;
     OWNED char *path = NULL;
     struct stat st;
-    p->next = l->row->id + 1;
-    p->count++;
     if (l->row->stamp.changed == 0) /* it was submitted */
         return SFP_OK;
     TRY(sfp__path_make(p->root, l->row->name, &path, err));
@@ -75,18 +72,6 @@ static sfp_status check_sample(void *ctx, const sfp__listed *l, sfp_error *err)
         return SFP_OK;
     }
     return sfp__strings_add(&p->gone, l->row->name, err);
-}
-
-/* Finds the samples of a page whose files do not exist any more. */
-static sfp_status find_gone(const sfp__dir_sync *s, sfp__store *store, page *p, sfp_error *err)
-{
-    *p = (page){.root = s->source->path};
-    do {
-        const sfp__sample_query q = {.from = p->next, .standing = -1, .limit = PAGE};
-        p->count = 0;
-        TRY(sfp__store_list(store, &q, check_sample, p, err));
-    } while (p->count == PAGE);
-    return SFP_OK;
 }
 
 /* Reads the answers to requests; *open: some are missing. */
@@ -112,7 +97,8 @@ static sfp_status read_answers(sfp__dir_sync *s, sfp__store *store, bool *open, 
 
 sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir_watch *w, bool last, sfp_error *err)
 {
-    OWNED_BY(page_done) page p = {0};
+    OWNED_BY(presence_done) presence p = {.root = s->source->path};
+    const sfp__sample_query all = {.standing = -1, .limit = INT_MAX};
     double now = sfp__monotonic_seconds();
     bool asked = s->last > 0, open;
     TRY(read_answers(s, store, &open, err));
@@ -124,7 +110,7 @@ sfp_status sfp__dir_sync_deletions(sfp__dir_sync *s, sfp__store *store, sfp__dir
         !(w->deleted || s->due == 0) || (now < s->due && !last))
         return SFP_OK;
     w->deleted = false;
-    TRY(find_gone(s, store, &p, err));
+    TRY(sfp__store_list(store, &all, check_sample, &p, err));
     s->due = now + sweep_seconds + sweep_share * (sfp__monotonic_seconds() - now);
     if (!s->trusted && p.there == 0 && p.gone.count > 0) {
         if (!s->warned)

@@ -35,6 +35,7 @@ typedef struct kafka_log {
     size_t capacity;
     int batch; /* the largest number of messages that was asked for */
     bool closing, no_memory;
+    bool steady;                  /* the group does not rebalance */
     rd_kafka_resp_err_t delivery; /* of the last message of the producer */
     char problem[256];            /* what librdkafka last said about its brokers */
 } kafka_log;
@@ -133,6 +134,17 @@ static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
     (void)sfp__printable(reason, k->problem, sizeof k->problem);
 }
 
+/* A commit that is sent while the group rebalances is sent after it, with an old generation; librdkafka then leaves the group, which rebalances
+ * again. Only the statistics say that it does. */
+static int on_statistics(rd_kafka_t *rk, char *json, size_t size, void *opaque)
+{
+    const char *state = strstr(json, "\"join_state\"");
+    const char *steady = state ? strstr(state, "\"steady\"") : NULL;
+    (void)rk, (void)size;
+    ((kafka_log *)opaque)->steady = steady && steady < state + 20;
+    return 0;
+}
+
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
     (void)rk;
@@ -174,7 +186,8 @@ static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **o
                                        {"enable.auto.commit", "false"},   {"enable.auto.offset.store", "false"},
                                        {"auto.offset.reset", "earliest"}, {"partition.assignment.strategy", "cooperative-sticky"},
                                        {"session.timeout.ms", session},   {"heartbeat.interval.ms", heartbeat},
-                                       {"max.poll.interval.ms", poll},    {"fetch.wait.max.ms", "50"}};
+                                       {"max.poll.interval.ms", poll},    {"fetch.wait.max.ms", "50"},
+                                       {"statistics.interval.ms", "200"}};
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     size_t count = type == RD_KAFKA_CONSUMER ? sizeof settings / sizeof *settings : 3;
     rd_kafka_conf_res_t set = RD_KAFKA_CONF_OK;
@@ -182,10 +195,12 @@ static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **o
         set = rd_kafka_conf_set(conf, settings[i][0], settings[i][1], why, sizeof why);
     rd_kafka_conf_set_opaque(conf, k);
     rd_kafka_conf_set_error_cb(conf, on_error);
-    if (type == RD_KAFKA_CONSUMER)
+    if (type == RD_KAFKA_CONSUMER) {
         rd_kafka_conf_set_rebalance_cb(conf, on_rebalance);
-    else
+        rd_kafka_conf_set_stats_cb(conf, on_statistics);
+    } else {
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    }
     rd_kafka_t *made = set == RD_KAFKA_CONF_OK ? rd_kafka_new(type, conf, why, sizeof why) : NULL;
     if (!made) {
         rd_kafka_conf_destroy(conf);
@@ -207,6 +222,7 @@ static sfp_status take_message(const kafka_log *k, const rd_kafka_message_t *fro
     TRY(sfp__alloc(&m, 1, sizeof *m, err));
     TRY(sfp__text_new(&m->id, err, "%d:%lld", from->partition, (long long)from->offset));
     m->offset = from->offset;
+    m->time = rd_kafka_message_timestamp(from, NULL);
     m->tries = 1;
     if (from->payload)
         TRY(sfp__message_set(m, key, strlen(key), from->payload, from->len, err));
@@ -390,10 +406,20 @@ static sfp_status committed(sfp__log *l, const char *unit, char value[SFP__LOG_V
     return status;
 }
 
-static bool means_fenced(rd_kafka_resp_err_t code)
+/* A commit that was sent while the group rebalanced has an old generation, also if the partition stays. It is tried again in the new one: if
+ * the partition goes, or has gone, on_rebalance says so before that. */
+static bool means_fenced(const kafka_log *k, rd_kafka_resp_err_t code)
 {
-    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
-           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+    return code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID || code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
+           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST ||
+           (code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION && rd_kafka_assignment_lost(k->consumer));
+}
+
+static sfp_status can_commit(sfp__log *l, bool *can, sfp_error *err)
+{
+    TRY(prefetch_all((kafka_log *)l, err));
+    *can = ((kafka_log *)l)->steady;
+    return SFP_OK;
 }
 
 static sfp_status commit(sfp__log *l, const char *unit, const char *before, const char *value, const sfp__messages *m,
@@ -402,7 +428,7 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     kafka_log *k = (kafka_log *)l;
     (void)before;
     int at = find_partition(k, unit);
-    if (at < 0) {
+    if (at < 0 || rd_kafka_assignment_lost(k->consumer)) {
         *fenced = true;
         return SFP_OK;
     }
@@ -413,8 +439,10 @@ static sfp_status commit(sfp__log *l, const char *unit, const char *before, cons
     rd_kafka_resp_err_t code = p->metadata ? rd_kafka_commit(k->consumer, list, 0) : RD_KAFKA_RESP_ERR__FAIL;
     code = code ? code : list->elems[0].err;
     rd_kafka_topic_partition_list_destroy(list);
-    *fenced = means_fenced(code);
-    return !code || *fenced ? SFP_OK : fail_kafka(l, code, err);
+    *fenced = means_fenced(k, code);
+    if (code)
+        (void)fail_kafka(l, code, err);
+    return !code || *fenced ? SFP_OK : SFP_EIO;
 }
 
 /* Appends an entry and waits until the broker has it, because a worker must not commit a message before its answer is stored. */
@@ -481,6 +509,7 @@ static const sfp__log_ops kafka_ops = {.connect = connect_kafka,
                                        .disconnect = disconnect,
                                        .read = read_kafka,
                                        .committed = committed,
+                                       .can_commit = can_commit,
                                        .commit = commit,
                                        .seek = seek_kafka,
                                        .append = append,

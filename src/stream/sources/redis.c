@@ -225,6 +225,7 @@ static sfp_status take_entries(const redisReply *list, const sfp__messages *held
         TRY(sfp__alloc(&m, 1, sizeof *m, err));
         m->tries = 1;
         m->offset = -1;
+        m->time = strtoll(e->element[0]->str, NULL, 10);
         TRY(sfp__check_memory((m->id = sfp__strdup(e->element[0]->str)), err));
         for (size_t k = 0; fields->type == REDIS_REPLY_ARRAY && k + 1 < fields->elements; k += 2)
             if (is_text(fields->element[k]) && is_text(fields->element[k + 1]))
