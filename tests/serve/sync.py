@@ -140,7 +140,7 @@ run_once()
 names = sorted(str(p.relative_to(root)) for p in root.glob("*/*.png"))
 rows = sqlite3.connect(Path(directory, "run", "samples.db")).execute("SELECT name FROM sample WHERE standing = 1 ORDER BY name").fetchall()
 check("run forgets what was deleted", [r[0] for r in rows], names)
-for options, said in ((["--data", f"watch:{root}"], "expected submitted, or watch:DIR,sync"),
+for options, said in ((["--data", f"watch:{root}"], "expected submitted, watch:DIR,sync, redis: or kafka:"),
                       (["--data", f"watch:{root},sync", "--model", "a=a", "--model", "b=b"], "a directory is learned by one")):
     got = subprocess.run([streamfp, "serve", *(["--out", "x"] if "--model" not in options else []), *options],
                          cwd=directory, env=s.env, capture_output=True, text=True)

@@ -155,10 +155,8 @@ static sfp_status check_data(const sfp__args *a, const sfp_settings *settings, i
     size_t n = strlen(data), end = strlen(sync);
     bool watched = strncmp(data, "watch:", 6) == 0 && n > end && strcmp(data + n - end, sync) == 0;
     if (!watched)
-        return sfp__fail_key(
-            err, "data", SFP_EINVAL,
-            "data is '%.80s', expected submitted, watch:DIR,sync to learn the images of a directory, too, or redis: or kafka:",
-            data);
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data is '%.80s', expected submitted, watch:DIR,sync, redis: or kafka:", data);
     if (models > 1)
         return sfp__fail_key(err, "data", SFP_EINVAL,
                              "data is '%.80s' and there are %d models, expected one model: only one can learn a directory", data,
