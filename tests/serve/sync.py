@@ -141,7 +141,7 @@ names = sorted(str(p.relative_to(root)) for p in root.glob("*/*.png"))
 rows = sqlite3.connect(Path(directory, "run", "samples.db")).execute("SELECT name FROM sample WHERE standing = 1 ORDER BY name").fetchall()
 check("run forgets what was deleted", [r[0] for r in rows], names)
 for options, said in ((["--data", f"watch:{root}"], "expected submitted, watch:DIR,sync, redis: or kafka:"),
-                      (["--data", f"watch:{root},sync", "--model", "a=a", "--model", "b=b"], "a directory is learned by one")):
+                      (["--data", f"watch:{root},sync", "--model", "a=a", "--model", "b=b"], "only one can learn a directory")):
     got = subprocess.run([streamfp, "serve", *(["--out", "x"] if "--model" not in options else []), *options],
                          cwd=directory, env=s.env, capture_output=True, text=True)
     check(f"refused: {said}, {got.stderr}", (got.returncode != 0, said in got.stderr), (True, True))
