@@ -225,6 +225,7 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
     i->id = row.id;
     if (r->label) { /* the store has the label once nothing can refuse it */
         TRY(sfp__classes_number(a->classes, r->label, &number, err));
+        i->class_name = a->classes->names.name[number];
         TRY(ops->decided ? ops->decided(a->base.plan->source, row.id, i->name, err) : SFP_OK);
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
     }
@@ -233,7 +234,6 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
         if (!r->label)
             erase_later(a, i->id, r->number);
     } else { /* it waited for its label, or was dropped */
-        i->class_name = a->classes->names.name[number];
         i->label = -1;
         i->urgent = true;
         sfp__arrival_list_put(&a->held, i);

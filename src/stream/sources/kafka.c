@@ -35,6 +35,7 @@ typedef struct kafka_log {
     size_t capacity;
     int batch; /* the largest number of messages that was asked for */
     bool closing, no_memory;
+    bool was_assigned;            /* a partition, since the connection */
     bool steady;                  /* the group does not rebalance */
     rd_kafka_resp_err_t delivery; /* of the last message of the producer */
     char problem[256];            /* what librdkafka last said about its brokers */
@@ -110,6 +111,7 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     char unit[SFP__LOG_NAME_MAX];
     rd_kafka_error_t *failed = NULL;
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        k->was_assigned = true;
         assign(k, list);
         failed = rd_kafka_incremental_assign(rk, list);
     } else {
@@ -153,10 +155,21 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
 
 /* ------------------------------------------------------------------- connecting */
 
+/* librdkafka before 2.3 aborts at the end of a consumer that has joined a group and was never assigned a partition (its issue 4312). */
+static bool must_abandon(const kafka_log *k)
+{
+    char *member = k->was_assigned ? NULL : rd_kafka_memberid(k->consumer);
+    bool joined = member && *member;
+    rd_kafka_mem_free(k->consumer, member);
+    return joined && rd_kafka_version() < 0x02030000;
+}
+
 static void disconnect(sfp__log *l)
 {
     kafka_log *k = (kafka_log *)l;
     k->closing = true;
+    if (k->consumer && *l->worker && must_abandon(k)) /* the group forgets it after its session */
+        k->consumer = NULL;
     if (k->consumer && *l->worker)
         (void)rd_kafka_consumer_close(k->consumer);
     while (k->count)
@@ -169,7 +182,7 @@ static void disconnect(sfp__log *l)
     if (k->producer)
         rd_kafka_destroy(k->producer);
     k->consumer = k->producer = NULL;
-    k->closing = false;
+    k->closing = k->was_assigned = false;
 }
 
 static sfp_status make_client(kafka_log *k, rd_kafka_type_t type, rd_kafka_t **out, sfp_error *err)
